@@ -1,0 +1,316 @@
+"""The words of the whole program, as frozen values: no behaviour beyond reading them, no import of ours.
+
+Every room speaks these types and nothing else to the next: sources yield `Site`s, runs link them, the rulebook yields
+`Finding`s with `Intent`s, fixing turns those into `Edit`s, reports print the rest. None of them has slots: a frozen
+class with slots takes ten times longer to unpickle, and a second run over a repository is mostly unpickling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of one file. `start`/`end` are byte offsets, end exclusive; lines and columns are 1-based code points."""
+
+    path: str
+    start: int
+    end: int
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    cell: int | None = None
+
+
+# Where a value comes from -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Written:
+    """Read from a file; `span` is the expression that gave the value."""
+
+    span: Span
+
+
+@dataclass(frozen=True)
+class Default:
+    """What a release uses when nothing is given; `release` reads "trl 1.16.0"."""
+
+    release: str
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Computed from other values, by the release itself or by us; `how` says from what."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A fact of versions or hardware; `where` reads "uv.lock:812", "--gpu", "probed"."""
+
+    where: str
+
+
+Origin: TypeAlias = Written | Default | Derived | Stated
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A dotted name that stands for itself, such as `torch.bfloat16`; `name` is fully qualified."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A mapping whose keys are known: entries keep their own values and places. `open` says why more keys may exist."""
+
+    entries: Mapping[str, Argument]
+    span: Span | None
+    open: str | None = None
+
+
+@dataclass(frozen=True)
+class Object:
+    """The result of a call that we know: the site holds its class and arguments."""
+
+    site: Site
+
+
+@dataclass(frozen=True)
+class Known:
+    """Exactly this. `value` is None, a bool, int, float or str, a tuple of those, or a Symbol, Table or Object."""
+
+    value: object
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of these, and the files do not say which."""
+
+    values: tuple[Known, ...]
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Cannot be read from the files. `why` completes "cannot be read: …"; `likely` is a default that a caller may replace."""
+
+    why: str
+    likely: Known | None = None
+
+
+Value: TypeAlias = Known | OneOf | Unknown
+
+
+# Sites ---------------------------------------------------------------------------------------------------------------
+
+PlaceKind: TypeAlias = Literal["keyword", "positional", "entry", "assignment", "loader"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one argument is written, for editing and for pointing at.
+
+    `whole` covers `name=value` (or `"name": value`, or `args.name = value`), `value` the expression there, and
+    `binding` the expression of the name bound once that this one merely repeats: the last writer, which an edit changes.
+    `container` is the start byte of the call or mapping literal that holds it.
+    """
+
+    kind: PlaceKind
+    whole: Span
+    value: Span
+    container: int
+    binding: Span | None = None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One value given at a site, and where. `conditional` ones are given on some branches only."""
+
+    name: str
+    value: Value
+    place: Place
+    conditional: bool = False
+
+
+SiteKind: TypeAlias = Literal["config", "trainer", "model", "peft", "quantization", "dataset", "parser", "import", "object"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in a source that gives a TRL class, a model load, … its values.
+
+    `name` is the class as its library names it ("GRPOConfig", "AutoModelForCausalLM"), `origin` the fully qualified
+    path it was imported from ("trl.GRPOConfig"). `span` runs from the callee to the closing parenthesis. `arguments`
+    holds the last writer of each value; `open` says why more may be given (`**kwargs`). `lenient` says why a call
+    tolerates unknown fields (a version shim around it). `function` is the enclosing function, for naming runs.
+    """
+
+    kind: SiteKind
+    name: str
+    origin: str
+    span: Span
+    callee: Span
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    open: str | None = None
+    lenient: str | None = None
+    function: str | None = None
+    variable: str | None = None
+
+
+# Findings ------------------------------------------------------------------------------------------------------------
+
+
+class Severity(IntEnum):
+    """What happens if a finding is true, in rising order."""
+
+    note = 1
+    warning = 2
+    error = 3
+
+
+Certainty: TypeAlias = Literal["certain", "assumed", "possible"]
+Effect: TypeAlias = Literal["same", "numerics", "training"]
+Safety: TypeAlias = Literal["safe", "unsafe"]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Bytes `start` to `end` of `path` become `text`."""
+
+    path: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a fix wants at a target, before any text is thought of.
+
+    `set` gives argument `name` the `value` (a literal, or Source for an expression); `drop` removes it; `rename` calls
+    it `value`, keeping its expression; `move` takes it from `site` and gives it to `to` under the name `value`;
+    `import` imports `name` from module `value` instead; `class` calls `value` instead of the class at `site`.
+    """
+
+    op: Literal["set", "drop", "rename", "move", "import", "class"]
+    site: Site
+    name: str
+    value: object = None
+    to: Site | None = None
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """An expression to write as it stands, rather than a literal to be quoted."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way out of a finding. `edits` are filled in once the intents have met their file; they stand alone."""
+
+    title: str
+    effect: Effect
+    needs: tuple[str, ...]
+    safety: Safety
+    intents: tuple[Intent, ...]
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Related:
+    """A second place that a finding is about."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that holds on one or more runs, at one primary span.
+
+    `assumed` is the release it was judged by when the pins allow others ("trl 1.16.0"); `undecided` names the value
+    that would decide a *possible* finding; `held_back` says why its fix must not be written.
+    """
+
+    rule: str
+    group: str
+    severity: Severity
+    certainty: Certainty
+    message: str
+    span: Span
+    related: tuple[Related, ...] = ()
+    method: str | None = None
+    runs: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    fix: Fix | None = None
+    alternatives: tuple[str, ...] = ()
+    assumed: str | None = None
+    undecided: str | None = None
+    held_back: str | None = None
+    gain: int = 0
+
+    @property
+    def order(self) -> tuple[str, int, int, int, str, str]:
+        """The sort key of every report: path, (cell,) line, column, rule."""
+        return (self.span.path, self.span.cell or 0, self.span.line, self.span.column, self.rule, self.message)
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A file that could not be judged, and why, in one line."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a report says of one run: which files describe it and by which facts it was judged."""
+
+    id: str
+    method: str | None
+    files: tuple[str, ...]
+    facts: Mapping[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What fixing did: nothing vanishes. Each entry of `held_back` and `failed` is (finding, why)."""
+
+    applied: tuple[Finding, ...] = ()
+    held_back: tuple[tuple[Finding, str], ...] = ()
+    failed: tuple[tuple[Finding, str], ...] = ()
+    changed: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a reporter may print. `sources` holds the bytes of files that findings point into."""
+
+    version: str
+    files: int
+    findings: tuple[Finding, ...]
+    runs: tuple[RunSummary, ...]
+    skipped: tuple[Skip, ...]
+    notes: tuple[str, ...]
+    sources: Mapping[str, bytes]
+    ledger: Ledger | None = None
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
