@@ -1,0 +1,66 @@
+"""What each release of TRL and its neighbours accepts: a name and a release in, the facts out. The only door.
+
+The tables in `harvested/` are read from released wheels (`python -m trl_lint.knowledge harvest`); the rows in
+`curated/` are kept by hand, each with its source. Both are read when first asked for.
+"""
+
+from trl_lint.knowledge.curated import Gpu, Replacement, gpu, replacement
+from trl_lint.knowledge.load import (
+    REQUIRED,
+    UNREAD,
+    ConfigClass,
+    Field,
+    LigerRelease,
+    PackageRelease,
+    Step,
+    TrainerClass,
+    TransformersRelease,
+    TrlRelease,
+    UnknownRelease,
+    VllmRelease,
+    dated,
+    history,
+    known,
+    liger,
+    newest,
+    package_release,
+    read_trl,
+    releases,
+    training_arguments,
+    training_arguments_history,
+    transformers,
+    trl,
+    vllm,
+)
+
+__all__ = [
+    "REQUIRED",
+    "UNREAD",
+    "ConfigClass",
+    "Field",
+    "Gpu",
+    "LigerRelease",
+    "PackageRelease",
+    "Replacement",
+    "Step",
+    "TrainerClass",
+    "TransformersRelease",
+    "TrlRelease",
+    "UnknownRelease",
+    "VllmRelease",
+    "dated",
+    "gpu",
+    "history",
+    "known",
+    "liger",
+    "newest",
+    "package_release",
+    "read_trl",
+    "releases",
+    "replacement",
+    "training_arguments",
+    "training_arguments_history",
+    "transformers",
+    "trl",
+    "vllm",
+]
