@@ -1,0 +1,151 @@
+"""Python text with a few lines that became too long, or short enough to join, in; the same text laid out again out.
+
+Only statements that an edit touched are looked at, and only brackets that were laid out the way formatters do it: all
+on one line, or all arguments on one indented line. Everything else keeps the shape its author gave it.
+"""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from trl_lint.sources.positions import positions
+
+INDENT = "    "
+
+
+def relaid(code: str, touched: list[tuple[int, int]], width: int, newline: str) -> str:
+    """`code` with the statements around the `touched` ranges (offsets into its UTF-8) fitted into `width` columns."""
+    module = cst.parse_module(code)
+    spans = positions(module)
+    data = code.encode()
+    edits: list[tuple[int, int, bytes]] = []
+    for statement in _simple_statements(module):
+        start = spans[statement].start
+        end = start + spans[statement].length
+        if not any(start <= a and b <= end for a, b in touched):
+            continue
+        text = data[start:end].decode()
+        line_start = data.rfind(b"\n", 0, start) + 1
+        indent = data[line_start:start].decode()
+        if indent.strip() or "#" in _without_strings(text):
+            continue
+        fitted = _fit(text, indent, width, newline)
+        if fitted is not None and fitted != text:
+            edits.append((start, end, fitted.encode()))
+    for start, end, replacement in reversed(edits):
+        data = data[:start] + replacement + data[end:]
+    return data.decode()
+
+
+def _simple_statements(module: cst.Module) -> list[cst.BaseSmallStatement]:
+    found: list[cst.BaseSmallStatement] = []
+    stack: list[cst.CSTNode] = list(module.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, cst.SimpleStatementLine):
+            if len(node.body) == 1:
+                found.append(node.body[0])
+        else:
+            for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+                child = getattr(node, name, None)
+                if isinstance(child, cst.CSTNode):
+                    stack.append(child)
+                elif isinstance(child, (list, tuple)):
+                    stack.extend(c for c in child if isinstance(c, cst.CSTNode))
+    return found
+
+
+def _without_strings(text: str) -> str:
+    """The text outside its string literals, to look for comments."""
+    return "".join(char for _index, char in _code(text))
+
+
+def _fit(text: str, indent: str, width: int, newline: str) -> str | None:
+    """The statement within `width`: joined if its hugged arguments fit one line again, exploded if one line is too long."""
+    joined = _joined(text)
+    if joined is None:
+        return None
+    if len(indent) + len(joined) <= width:
+        return joined
+    return _exploded(joined, indent, width, newline)
+
+
+def _joined(text: str) -> str | None:
+    """The statement on one line, if it stands on one or only hugs its arguments; None for any other layout."""
+    if "\n" not in text:
+        return text
+    lines = [line.strip() for line in text.splitlines()]
+    if len(lines) != 3 or not lines[0].endswith(("(", "[", "{")) or lines[1].endswith(",") or not lines[2].startswith((")", "]", "}")):
+        return None
+    return "".join(lines)
+
+
+def _exploded(text: str, indent: str, width: int, newline: str) -> str | None:
+    """One argument a line inside the outermost bracket, and again inside arguments that are still too long."""
+    bounds = _brackets(text)
+    if bounds is None:
+        return None
+    start, end = bounds
+    parts = _split(text[start + 1 : end])
+    if not parts:
+        return None
+    inner = indent + INDENT
+    lines: list[str] = []
+    for part in parts:
+        line = part.strip()
+        if len(inner) + len(line) + 1 > width:
+            line = _exploded(line, inner, width, newline) or line
+        lines.append(f"{inner}{line},")
+    return newline.join([text[: start + 1], *lines, indent + text[end:]])
+
+
+def _brackets(text: str) -> tuple[int, int] | None:
+    """The first bracket that holds something, and its partner."""
+    depth: list[int] = []
+    candidates: list[tuple[int, int]] = []
+    for index, char in _code(text):
+        if char in "([{":
+            depth.append(index)
+        elif char in ")]}" and depth:
+            opened = depth.pop()
+            if not depth and text[opened + 1 : index].strip() and (text[opened] == "(" or not candidates):
+                candidates.append((opened, index))
+    return candidates[0] if candidates else None
+
+
+def _split(text: str) -> list[str]:
+    """The text at its outermost commas."""
+    parts: list[str] = []
+    depth = start = 0
+    for index, char in _code(text):
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    parts.append(text[start:])
+    return [p for p in parts if p.strip()]
+
+
+def _code(text: str) -> list[tuple[int, str]]:
+    """The characters outside string literals, with their offsets."""
+    found: list[tuple[int, str]] = []
+    quote = ""
+    index = 0
+    while index < len(text):
+        char = text[index]
+        if quote:
+            if char == "\\":
+                index += 1
+            elif text.startswith(quote, index):
+                index += len(quote) - 1
+                quote = ""
+        elif char in "\"'":
+            quote = text[index : index + 3] if text[index : index + 3] in ('"""', "'''") else char
+            index += len(quote) - 1
+        else:
+            found.append((index, char))
+        index += 1
+    return found
