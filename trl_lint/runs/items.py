@@ -1,0 +1,227 @@
+"""A view in; the lists that one-per-item rules go through out: unknown fields, unknown keywords, imports that fail, …"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from trl_lint import knowledge
+from trl_lint.knowledge import Replacement
+from trl_lint.model import Argument, Known, Site, Table
+from trl_lint.runs.logic import Alternatives
+from trl_lint.runs.run import TRAINING_ARGUMENTS, View, liger_release, trainer_argument
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing of a list: what a page may read of it (`item.name`, …), and where it is written."""
+
+    attributes: Mapping[str, object]
+    site: Site
+    argument: Argument | None = None
+
+
+class ItemView:
+    """A view whose names also hold one item."""
+
+    def __init__(self, view: View, item: Item) -> None:
+        self.view = view
+        self.item = item
+
+    def alternatives(self, name: str) -> Alternatives:
+        if name.startswith("item."):
+            return (self.item.attributes.get(name.partition(".")[2]),)
+        return self.view.alternatives(name)
+
+    def given(self, name: str) -> Alternatives:
+        return self.view.given(name)
+
+    def has(self, name: str) -> bool:
+        return self.view.has(name)
+
+
+def unknown_fields(view: View) -> Iterable[Item]:
+    """Config fields given in a call that this release's class does not accept: the call raises TypeError."""
+    config, name = view.run.config, view.run.config_class
+    if config is None or name is None or config.lenient is not None or view.run.module.unsloth is not None:
+        return
+    if name != TRAINING_ARGUMENTS and view.world.release.config(name) is None:
+        return
+    for argument in config.arguments.values():
+        if argument.conditional or argument.place.kind not in ("keyword", "entry") or not argument.name.isidentifier():
+            continue
+        if argument.name not in _accepted(view, name):
+            yield _fate(view, "config", name, argument, config)
+
+
+def _accepted(view: View, name: str) -> frozenset[str]:
+    declared = view.config_class if name != TRAINING_ARGUMENTS else None
+    own = frozenset(declared.fields) if declared is not None else frozenset()
+    if declared is not None and not declared.training_arguments:
+        return own
+    if view.world.transformers is None:  # older than all that are known: whatever any known release had may have been there
+        return own | _ever()
+    return own | frozenset(knowledge.training_arguments(view.world.transformers))
+
+
+def _ever() -> frozenset[str]:
+    return frozenset(field for version in knowledge.releases("transformers") for field in knowledge.training_arguments(version))
+
+
+def _fate(view: View, kind: str, owner: str, argument: Argument, site: Site) -> Item:
+    """What became of a name that is not accepted: when it was, what replaced it."""
+    name = argument.name
+    ranges = knowledge.history(owner, name) if owner != TRAINING_ARGUMENTS else ()
+    package = "trl"
+    replaced = knowledge.replacement(kind, owner, name)
+    if not ranges and kind == "config":
+        inherited = knowledge.training_arguments_history(name)
+        if inherited:
+            ranges, package = inherited, "transformers"
+            replaced = replaced or knowledge.replacement("training_arguments", owner, name)
+    current = view.world.release.version if package == "trl" else view.world.transformers or ""
+    past, future = _last_before(package, ranges, current), _first_after(package, ranges, current)
+    target = _usable(view, replaced)
+    config = view.config_class
+    attributes: dict[str, object] = {
+        "name": name, "owner": owner, "package": package, "release": f"{package} {current}", "last": past, "first": future,
+        "new": target, "how": replaced.how if replaced is not None and (target is not None or replaced.how in ("drop", "by-hand")) else None,
+        "into": replaced.into if replaced is not None else None, "note": replaced.note if replaced is not None else None,
+        "config": config.name if config is not None else None,
+        "value": argument.value.value if isinstance(argument.value, Known) else None,
+        "new_given": target is not None and _new_given(view, kind, replaced, target),
+        "similar": _similar(name, view, kind, owner) if not ranges else None,
+    }  # fmt: skip
+    return Item(attributes, site, argument)
+
+
+def _usable(view: View, replaced: Replacement | None) -> str | None:
+    """The new name, if this release takes it."""
+    if replaced is None or replaced.how in ("drop", "by-hand"):
+        return None
+    new = replaced.new or replaced.old
+    if replaced.kind == "trainer" and replaced.into is None:
+        trainer = view.trainer_class
+        return new if trainer is not None and new in trainer.keywords else None
+    owner = replaced.into or view.run.config_class or ""
+    config = view.world.release.config(owner) if owner != TRAINING_ARGUMENTS else view.config_class
+    if config is not None and new in config.fields:
+        return new
+    inherited = knowledge.training_arguments(view.world.transformers) if view.world.transformers is not None else {}
+    return new if new in inherited else None
+
+
+def _new_given(view: View, kind: str, replaced: Replacement | None, new: str) -> bool:
+    if kind == "trainer" and replaced is not None and replaced.into is None:
+        return view.run.trainer is not None and trainer_argument(view.run.trainer, new, view.trainer_class) is not None
+    return view.argument(new) is not None
+
+
+def _similar(name: str, view: View, kind: str, owner: str) -> str | None:
+    """A name of this release that a typo may have meant."""
+    import difflib
+
+    known = view.trainer_class.keywords if kind == "trainer" and view.trainer_class is not None else tuple(_accepted(view, owner))
+    return next(iter(difflib.get_close_matches(name, known, 1, 0.85)), None)
+
+
+def _last_before(package: str, ranges: tuple[tuple[str, str], ...], current: str) -> str | None:
+    order = {v: i for i, v in enumerate(knowledge.releases(package))}
+    here = order.get(current, len(order))
+    past = [last for _first, last in ranges if order[last] < here]
+    return past[-1] if past else None
+
+
+def _first_after(package: str, ranges: tuple[tuple[str, str], ...], current: str) -> str | None:
+    order = {v: i for i, v in enumerate(knowledge.releases(package))}
+    here = order.get(current, len(order))
+    return next((first for first, _last in ranges if order[first] > here), None)
+
+
+def unknown_keywords(view: View) -> Iterable[Item]:
+    """Keywords of a trainer call that this release's constructor does not accept."""
+    trainer, known = view.run.trainer, view.trainer_class
+    if trainer is None or known is None or known.variadic or trainer.lenient is not None or view.run.module.unsloth is not None:
+        return
+    for argument in trainer.arguments.values():
+        if argument.conditional or argument.place.kind not in ("keyword", "entry") or not argument.name.isidentifier():
+            continue
+        if argument.name not in known.keywords and argument.name not in known.renames:
+            yield _fate(view, "trainer", trainer.name, argument, trainer)
+
+
+def deprecated_keywords(view: View) -> Iterable[Item]:
+    """Keywords that this release still maps to a new name, with a warning."""
+    trainer, known = view.run.trainer, view.trainer_class
+    if trainer is None or known is None or trainer.lenient is not None or view.run.module.unsloth is not None:
+        return
+    for argument in trainer.arguments.values():
+        if argument.name in known.renames and not argument.conditional:
+            item = _fate(view, "trainer", trainer.name, argument, trainer)
+            new = known.renames[argument.name]
+            given = trainer_argument(trainer, new, known) is not None
+            yield Item({**item.attributes, "new": new, "how": "rename", "new_given": given}, trainer, argument)
+
+
+def missing_imports(view: View) -> Iterable[Item]:
+    """Names imported from TRL that this release does not offer there: the import raises."""
+    if view.run.method is not None or view.run.config is not None:
+        return
+    release = view.world.release
+    for site in view.run.module.sites:
+        if site.kind != "import" or site.lenient is not None:
+            continue
+        module = site.origin.rpartition(".")[0]
+        exported = release.exports(module)
+        if exported is not None and (site.name in exported or release.exports(site.origin) is not None):
+            continue
+        ranges = knowledge.history(module, site.name)
+        homes = [m for m in release.modules_of(site.name) if not any(part.startswith("_") for part in m.split("."))]
+        replaced = knowledge.replacement("symbol", module, site.name) or knowledge.replacement("symbol", "trl", site.name)
+        yield Item(
+            {
+                "name": site.name, "module": module, "home": homes[0] if homes else None, "last": _last_before("trl", ranges, release.version),
+                "first": _first_after("trl", ranges, release.version), "note": replaced.note if replaced is not None and not homes else None,
+                "no_module": exported is None, "ever": bool(ranges),
+            },
+            site,
+        )  # fmt: skip
+
+
+def unknown_liger_keys(view: View) -> Iterable[Item]:
+    """Keys of `liger_kernel_config` that no model type of the project's liger-kernel takes: dropped silently."""
+    release = liger_release(view)
+    value = view.value("liger_kernel_config")
+    if release is None or not isinstance(value, Known) or not isinstance(value.value, Table) or view.run.config is None:
+        return
+    for name, argument in value.value.entries.items():
+        if name not in release.all_keys and not argument.conditional:
+            yield Item({"name": name, "known": tuple(sorted(release.all_keys)), "liger": release.version}, view.run.config, argument)
+
+
+
+
+def ignored_model_configs(view: View) -> Iterable[Item]:
+    """A ModelConfig that is parsed while of its values at most the model's name is read: the others do nothing."""
+    if view.run.method is not None or view.run.config is None or view.run.config.name != "ModelConfig" or view.run.config.open is None:
+        return
+    config, reads = view.run.config, view.run.module.reads
+    if config.variable is None or config.lenient is not None or config.variable not in reads:
+        return
+    fields = reads[config.variable]
+    trainers = [s for s in view.run.module.sites if s.kind == "trainer"]
+    if not trainers or "" in fields or fields - {"model_name_or_path", "model_revision", "trust_remote_code"}:
+        return
+    yield Item({"name": config.variable, "used": tuple(sorted(fields))}, config)
+
+
+ITEMS: dict[str, Callable[[View], Iterable[Item]]] = {
+    "run.unknown_fields": unknown_fields,
+    "run.unknown_keywords": unknown_keywords,
+    "run.deprecated_keywords": deprecated_keywords,
+    "run.missing_imports": missing_imports,
+    "run.unknown_liger_keys": unknown_liger_keys,
+    "run.ignored_model_configs": ignored_model_configs,
+}
+
+

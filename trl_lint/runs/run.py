@@ -1,0 +1,857 @@
+"""One training as it would start: its sites and facts in; the value of every name a rule may ask, in a given world, out."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from trl_lint import knowledge
+from trl_lint.facts import Facts
+from trl_lint.knowledge import ConfigClass, Field, TrainerClass
+from trl_lint.model import Argument, Default, Derived, Known, Object, OneOf, Site, Stated, Symbol, Table, Unknown, Value, Written
+from trl_lint.runs import launch as launches
+from trl_lint.runs.logic import UNKNOWN, Alternatives, BadExpression, compiled, truth
+from trl_lint.runs.worlds import World, Worlds, matching
+from trl_lint.sources.module import Module
+
+TRAINING_ARGUMENTS = "TrainingArguments"
+SMOKE_STEPS = 20
+_PROMPT_LEARNING = frozenset({"PromptTuningConfig", "PrefixTuningConfig", "PromptEncoderConfig", "MultitaskPromptTuningConfig", "CPTConfig"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: what configures it, what it trains, and the facts it is judged by.
+
+    `config` is None where a trainer gets no config of this file; `loaded` is the model load that a file without any
+    trainer shows, the only one there.
+    """
+
+    id: str
+    method: str | None
+    module: Module
+    config: Site | None
+    config_class: str | None
+    trainer: Site | None
+    facts: Facts
+    worlds: Worlds
+    loaded: Site | None = None
+    adapter: Site | None = None
+
+    @property
+    def anchor(self) -> Site | None:
+        """The site that a finding about something not written points at."""
+        return self.config or self.trainer
+
+
+class View:
+    """A run in one world. Values are looked up when asked for and kept."""
+
+    def __init__(self, run: Run, world: World) -> None:
+        self.run = run
+        self.world = world
+        self._values: dict[str, Value] = {}
+        self._derived: dict[str, Alternatives] | None = None
+
+    # the language's questions ----------------------------------------------------------------------------------------
+
+    def alternatives(self, name: str) -> Alternatives:
+        if "." not in name:
+            config = self.config_class
+            if config is not None and name in _targets(config):
+                derived = self._derive().get(name)
+                if derived is not None:
+                    return derived
+        return _alternatives(self.value(name))
+
+    def given(self, name: str) -> Alternatives:
+        if "." not in name:
+            argument = self.argument(name)
+            if argument is not None:
+                return UNKNOWN if argument.conditional else (True,)
+            return UNKNOWN if self._open is not None else (False,)
+        value = self.value(name)
+        if isinstance(value, Unknown):
+            return UNKNOWN
+        return (isinstance(value.origin, Written),)
+
+    def has(self, name: str) -> bool:
+        if name.startswith("trainer."):
+            trainer = self.trainer_class
+            return trainer is not None and name.partition(".")[2] in trainer.keywords
+        return self.field(name) is not None
+
+    def value(self, name: str) -> Value:
+        """The value of a dotted name: as given, else the release's default. Not what the release derives from it."""
+        found = self._values.get(name)
+        if found is None:
+            found = self._values[name] = self._look_up(name)
+        return found
+
+    # config fields -----------------------------------------------------------------------------------------------------
+
+    @property
+    def config_class(self) -> ConfigClass | None:
+        """The config class in this release; for TrainingArguments the config that the trainer turns it into."""
+        name = self.run.config_class
+        if name == TRAINING_ARGUMENTS or name is None:
+            trainer = self.trainer_class
+            name = trainer.config if trainer is not None else None
+        return self.world.release.config(name) if name is not None else None
+
+    @property
+    def trainer_class(self) -> TrainerClass | None:
+        trainer = self.run.trainer
+        return self.world.release.trainer(trainer.name) if trainer is not None else None
+
+    @property
+    def _open(self) -> str | None:
+        """Why fields may be given that this file does not show."""
+        if self.run.config is not None:
+            return self.run.config.open
+        if self.run.trainer is not None and (given := trainer_argument(self.run.trainer, "args", self.trainer_class)) is not None:
+            return given.value.why if isinstance(given.value, Unknown) else None
+        return self.run.trainer.open if self.run.trainer is not None else None
+
+    def argument(self, name: str) -> Argument | None:
+        """What the user wrote for a config field, and where."""
+        config = self.run.config
+        if config is None:
+            return None
+        found = config.arguments.get(name)
+        return config.arguments.get("0") if found is None and name == "output_dir" else found
+
+    def field(self, name: str) -> Field | None:
+        """A config field as this release declares it; None where it knows no such field."""
+        config = self.config_class
+        if self.run.config_class != TRAINING_ARGUMENTS and config is not None and name in config.fields:
+            return config.fields[name]
+        if (config is None or config.training_arguments) and self.world.transformers is not None:
+            inherited = knowledge.training_arguments(self.world.transformers).get(name)
+            if inherited is not None:
+                return inherited
+        return config.fields.get(name) if config is not None else None
+
+    def _field_value(self, name: str) -> Value:
+        argument = self.argument(name)
+        if argument is not None:
+            return argument.value
+        if self._open is not None:
+            return Unknown(self._open)
+        declared = self.field(name)
+        if declared is None:
+            return Unknown(f"{self.world.label} has no such field")
+        if declared.default is knowledge.UNREAD or declared.default is knowledge.REQUIRED:
+            return Unknown("its default is computed")
+        return Known(declared.default, Default(self.world.label))
+
+    def _derive(self) -> Mapping[str, Alternatives]:
+        """Replay what the release's own `__post_init__` makes of the fields before it checks them."""
+        if self._derived is None:
+            self._derived = {}
+            config = self.config_class
+            state = _State(self, self._derived)
+            for step in config.steps if config is not None else ():
+                holds = truth(_evaluate(step.when, state)) if step.when else True
+                if holds is False:
+                    continue
+                after = _evaluate(step.value, state) if step.value is not None else UNKNOWN
+                before = state.alternatives(step.field)
+                if holds is None and after is not UNKNOWN and before is not UNKNOWN:
+                    after = tuple(dict.fromkeys((*before, *after)))  # type: ignore[misc]
+                elif holds is None:
+                    after = UNKNOWN
+                self._derived[step.field] = after
+        return self._derived
+
+    # names -------------------------------------------------------------------------------------------------------------
+
+    def _look_up(self, name: str) -> Value:
+        root, _, rest = name.partition(".")
+        if not rest:
+            return self.value("launch.num_processes") if name == "world_size" else self._field_value(name)
+        if root == "trainer":
+            return self._trainer_value(rest)
+        if root == "versions":
+            return self._version(rest)
+        if root == "installed":
+            return self._installed(rest)
+        if name.startswith(("model.load.", "ref_model.load.")):
+            return load_argument(self, name.rpartition(".")[2], reference=root == "ref_model")
+        found = _PROPERTIES.get(name)
+        if found is not None:
+            return found(self)
+        return self._inside(self.value(root), rest)
+
+    def _inside(self, value: Value, key: str) -> Value:
+        """An entry of a mapping field: `gradient_checkpointing_kwargs.use_reentrant`."""
+        if isinstance(value, Unknown):
+            return value
+        if isinstance(value, Known) and isinstance(value.value, Table):
+            entry = value.value.entries.get(key)
+            if entry is not None:
+                return Unknown("it is set only on one branch") if entry.conditional else entry.value
+            return Unknown(value.value.open) if value.value.open is not None else Known(None, value.origin if not isinstance(value.origin, Written) else Derived("not given"))
+        if isinstance(value, Known) and isinstance(value.value, dict):
+            return Known(value.value.get(key), value.origin)
+        if isinstance(value, Known) and value.value is None:
+            return Known(None, value.origin if not isinstance(value.origin, Written) else Derived("not given"))
+        return Unknown("it is no mapping that can be read")
+
+    def _trainer_value(self, keyword: str) -> Value:
+        trainer = self.run.trainer
+        if trainer is None:
+            return Unknown("no trainer in this file")
+        found = trainer_argument(trainer, keyword, self.trainer_class)
+        if found is not None:
+            return Unknown("it is set only on one branch") if found.conditional else found.value
+        return Unknown(trainer.open) if trainer.open is not None else Known(None, Default(self.world.label))
+
+    def _version(self, package: str) -> Value:
+        from packaging.version import Version
+
+        package = package.replace("_", "-")
+        fact = self.run.facts.packages.get(package)
+        if package == "trl":
+            return Known(Version(self.world.version), Stated(self.run.worlds.origin))
+        if package == "transformers" and (fact is None or fact.version is None):
+            if self.world.transformers is None:
+                return Unknown("no transformers release is pinned")
+            return Known(Version(self.world.transformers), Derived(f"what {self.world.label} goes with"))
+        if fact is None:
+            return Unknown(f"no {package} version is pinned")
+        if fact.version is not None:
+            return Known(Version(fact.version), Stated(fact.origin))
+        if fact.specifier and package in ("vllm", "liger-kernel", "kernels"):
+            allowed = matching(package, fact.specifier)
+            if allowed:
+                return OneOf(tuple(Known(Version(v), Stated(fact.origin)) for v in allowed), Stated(fact.origin))
+        return Unknown(f"{fact.origin} allows several {package} versions")
+
+    def _installed(self, package: str) -> Value:
+        fact = self.run.facts.packages.get(package.replace("_", "-"))
+        if fact is None:
+            return Unknown(f"nothing says whether {package} is installed")
+        return Known(fact.state != "not-installed", Stated(fact.origin))
+
+
+class _State:
+    """The names of a view as they stand in the middle of a release's derivations."""
+
+    def __init__(self, view: View, derived: Mapping[str, Alternatives]) -> None:
+        self._view = view
+        self._derived = derived
+
+    def alternatives(self, name: str) -> Alternatives:
+        found = self._derived.get(name)
+        return found if found is not None else _alternatives(self._view.value(name))
+
+    def given(self, name: str) -> Alternatives:
+        return self._view.given(name)
+
+    def has(self, name: str) -> bool:
+        return self._view.has(name)
+
+
+def trainer_argument(trainer: Site, keyword: str, known: TrainerClass | None) -> Argument | None:
+    """What a trainer call gives for a keyword, by name or by position."""
+    found = trainer.arguments.get(keyword)
+    if found is None and known is not None and keyword in known.keywords:
+        found = trainer.arguments.get(str(known.keywords.index(keyword)))
+    return found
+
+
+@lru_cache(maxsize=None)
+def _targets_of(steps: tuple[object, ...]) -> frozenset[str]:
+    return frozenset(step.field for step in steps)  # type: ignore[attr-defined]
+
+
+def _targets(config: ConfigClass) -> frozenset[str]:
+    return _targets_of(config.steps)
+
+
+def _evaluate(text: str, state: _State) -> Alternatives:
+    try:
+        return compiled(text)(state)
+    except BadExpression:
+        return UNKNOWN
+
+
+def _alternatives(value: Value) -> Alternatives:
+    """A value as the condition language sees it. A symbol names something that cannot be compared here."""
+    match value:
+        case Known(value=Symbol()):
+            return UNKNOWN
+        case Known():
+            return (value.value,)
+        case OneOf():
+            if any(isinstance(v.value, Symbol) for v in value.values):
+                return UNKNOWN
+            return tuple(v.value for v in value.values)
+    return UNKNOWN
+
+
+# Properties ----------------------------------------------------------------------------------------------------------
+
+_PROPERTIES: dict[str, Callable[[View], Value]] = {}
+
+
+def _property(name: str) -> Callable[[Callable[[View], Value]], Callable[[View], Value]]:
+    def register(function: Callable[[View], Value]) -> Callable[[View], Value]:
+        _PROPERTIES[name] = function
+        return function
+
+    return register
+
+
+def properties() -> frozenset[str]:
+    """The dotted names that a page may use besides `trainer.…`, `versions.…`, `installed.…` and entries of mapping fields."""
+    return frozenset(_PROPERTIES)
+
+
+def _not_given(view: View) -> Default:
+    return Default(view.world.label)
+
+
+# model: how the policy is loaded
+
+
+def model_value(view: View) -> Value:
+    """The model that the trainer gets: a name, a load, or unknown. Adapters around it are looked through."""
+    run = view.run
+    if run.trainer is None:
+        return Known(Object(run.loaded), Written(run.loaded.span)) if run.loaded is not None else Unknown("no trainer in this file")
+    return _base(view.value("trainer.model"))
+
+
+def _base(value: Value) -> Value:
+    for _ in range(5):
+        if not (isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "peft"):
+            return value
+        inner = value.value.site.arguments.get("0") or value.value.site.arguments.get("model")
+        value = inner.value if inner is not None else Unknown("its base is not shown")
+    return value
+
+
+def model_site(view: View, *, reference: bool = False) -> Site | None:
+    """The loading call of the model (or of the reference model), where this file shows it."""
+    value = _base(view.value("trainer.ref_model")) if reference else model_value(view)
+    return value.value.site if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "model" else None
+
+
+@_property("model.is_name")
+def _model_is_name(view: View) -> Value:
+    value = model_value(view)
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return Known(True, value.origin)
+    if isinstance(value, Known) and isinstance(value.value, Object):
+        return Known(False, value.origin)
+    return Unknown("the model is not shown in this file")
+
+
+@_property("model.name")
+def _model_name(view: View) -> Value:
+    value = model_value(view)
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return value
+    site = model_site(view)
+    if site is None:
+        return value if isinstance(value, Unknown) else Unknown("the model is not shown in this file")
+    if site.origin.endswith(".from_config"):
+        return Unknown("the model is built from a config")
+    for name in ("0", "pretrained_model_name_or_path", "model_name"):
+        if name in site.arguments:
+            return site.arguments[name].value
+    return Unknown("the model's name is not shown")
+
+
+@_property("model.billions")
+def _model_billions(view: View) -> Value:
+    """Parameters in billions, as the model's name states them ("Qwen2.5-7B")."""
+    name = view.value("model.name")
+    if not isinstance(name, Known) or not isinstance(name.value, str):
+        return Unknown("the model's name is not shown")
+    found = re.findall(r"(?:^|[-_/])(\d+(?:\.\d+)?)([bm])(?=$|[-_/.])", name.value.lower())
+    if not found:
+        return Unknown("the model's name does not state its size")
+    number, unit = found[-1]
+    return Known(float(number) / (1000 if unit == "m" else 1), Derived("the model's name"))
+
+
+@_property("model.type")
+def _model_type(view: View) -> Value:
+    name = view.value("model.name")
+    if not isinstance(name, Known) or not isinstance(name.value, str):
+        return Unknown("the model's name is not shown")
+    lower = name.value.lower()
+    for pattern, kind in _model_types():
+        if pattern in lower:
+            return Known(kind, Derived("the model's name"))
+    return Unknown("the model's name does not tell its architecture")
+
+
+def load_argument(view: View, *names: str, reference: bool = False) -> Value:
+    """A keyword of `from_pretrained`, wherever it is written: the loading call, or the config's `model_init_kwargs`."""
+    site = model_site(view, reference=reference)
+    if site is not None:
+        for name in names:
+            if name in site.arguments:
+                found = site.arguments[name]
+                return Unknown("it is set only on one branch") if found.conditional else found.value
+        return Unknown(site.open) if site.open is not None else Known(None, _not_given(view))
+    if reference:
+        return Unknown("how the reference model is loaded is not shown")
+    if truth(view.alternatives("model.is_name")):
+        return next(
+            (v for v in (view._inside(view.value("model_init_kwargs"), n) for n in names) if not _absent(v)),
+            view._inside(view.value("model_init_kwargs"), names[0]),
+        )
+    if view.run.trainer is None and view.run.loaded is None:
+        # A config alone still shows what it would load a named model with.
+        inside = [view._inside(view.value("model_init_kwargs"), n) for n in names]
+        return next((v for v in inside if isinstance(v, Known) and not _absent(v)), Unknown("the model is not shown in this file"))
+    return Unknown("the model is not shown in this file")
+
+
+def _absent(value: Value) -> bool:
+    return isinstance(value, Known) and value.value is None and not isinstance(value.origin, Written)
+
+
+@_property("model.attn_implementation")
+def _attention(view: View) -> Value:
+    legacy = load_argument(view, "use_flash_attention_2")
+    if isinstance(legacy, Known) and legacy.value is True:
+        return Known("flash_attention_2", legacy.origin)
+    return load_argument(view, "attn_implementation")
+
+
+@_property("model.device_map")
+def _device_map(view: View) -> Value:
+    return load_argument(view, "device_map")
+
+
+@_property("model.dtype")
+def _dtype(view: View) -> Value:
+    """The dtype of the loaded weights as torch names it ("bfloat16", "float32"), or "auto"."""
+    value = load_argument(view, "dtype", "torch_dtype")
+    if isinstance(value, Known) and isinstance(value.value, Symbol):
+        return Known(value.value.name.removeprefix("torch.").replace("half", "float16"), value.origin)
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return Known(value.value.removeprefix("torch."), value.origin)
+    if isinstance(value, Known) and value.value is None:
+        if view.run.module.unsloth is not None:
+            return Unknown("unsloth chooses the dtype")
+        return _default_dtype(view)
+    return value
+
+
+def _default_dtype(view: View) -> Value:
+    is_name = truth(view.alternatives("model.is_name"))
+    for row in _loading()["dtype"]:
+        if "string" in row and row["string"] is not is_name:
+            continue
+        if "trl" in row and not _matches(view.world.version, row["trl"]):
+            continue
+        if "transformers" in row and (view.world.transformers is None or not _matches(view.world.transformers, row["transformers"])):
+            continue
+        return Known(row["value"], Default(view.world.label))
+    return Unknown("the default dtype of this transformers release is not known")
+
+
+@_property("model.quantized")
+def _quantized(view: View) -> Value:
+    """"4bit", "8bit", "other", or None for a model in full precision."""
+    values = [load_argument(view, "quantization_config"), view.value("trainer.quantization_config")]
+    for bits in ("4bit", "8bit"):
+        direct = load_argument(view, f"load_in_{bits}")
+        if isinstance(direct, Known) and direct.value is True:
+            return Known(bits, direct.origin)
+        if isinstance(direct, (Unknown, OneOf)):
+            values.append(direct)
+    for value in values:
+        if isinstance(value, Known) and isinstance(value.value, Object):
+            site = value.value.site
+            for bits in ("4bit", "8bit"):
+                argument = site.arguments.get(f"load_in_{bits}")
+                if argument is not None and isinstance(argument.value, Known) and argument.value.value is True:
+                    return Known(bits, Written(site.span))
+            return Known("other", Written(site.span)) if site.open is None else Unknown(site.open)
+    if any(isinstance(v, (Unknown, OneOf)) for v in values[:1] + values[2:]):
+        return Unknown("how the model is quantised is not shown")
+    return Known(None, _not_given(view))
+
+
+@_property("model.use_cache")
+def _use_cache(view: View) -> Value:
+    site = model_site(view)
+    argument = site.arguments.get("config.use_cache") if site is not None else None
+    if argument is not None:
+        return Unknown("it is set only on one branch") if argument.conditional else argument.value
+    return load_argument(view, "use_cache")
+
+
+@_property("ref_model.given")
+def _ref_model_given(view: View) -> Value:
+    """Whether the trainer gets a reference model of its own."""
+    value = view.value("trainer.ref_model")
+    return Known(value.value is not None, value.origin) if isinstance(value, Known) else value
+
+
+@_property("ref_model.device_map")
+def _ref_device_map(view: View) -> Value:
+    return load_argument(view, "device_map", reference=True)
+
+
+@_property("ref_model.same_object")
+def _ref_same(view: View) -> Value:
+    """Whether policy and reference are one and the same object."""
+    policy, reference = model_site(view), model_site(view, reference=True)
+    if policy is None or reference is None:
+        return Unknown("how the models are loaded is not shown")
+    return Known(policy is reference, Written(policy.span))
+
+
+# peft
+
+
+def peft_site(view: View) -> Site | None:
+    """The PEFT config in force: the trainer's, or the one that the model was wrapped with."""
+    value = view.value("trainer.peft_config") if view.run.trainer is not None else Unknown("")
+    if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "peft":
+        return value.value.site
+    wrapped = view.value("trainer.model") if view.run.trainer is not None else Unknown("")
+    if isinstance(wrapped, Known) and isinstance(wrapped.value, Object) and wrapped.value.site.kind == "peft":
+        site = wrapped.value.site
+        inner = site.arguments.get("1") or site.arguments.get("peft_config")
+        if inner is not None and isinstance(inner.value, Known) and isinstance(inner.value.value, Object):
+            return inner.value.value.site
+        return site
+    return view.run.adapter if view.run.trainer is None else None
+
+
+@_property("peft.used")
+def _peft_used(view: View) -> Value:
+    site = peft_site(view)
+    if site is not None:
+        return Known(True, Written(site.span))
+    if view.run.trainer is None:
+        return Unknown("no trainer in this file")
+    given, model = view.value("trainer.peft_config"), view.value("trainer.model")
+    if isinstance(given, Known) and given.value is None and isinstance(model, Known) and not isinstance(model.value, Symbol):
+        return Known(False, _not_given(view))
+    return Unknown("whether PEFT is used is not shown")
+
+
+@_property("peft.kind")
+def _peft_kind(view: View) -> Value:
+    site = peft_site(view)
+    return Known(site.name, Written(site.span)) if site is not None else Unknown("no PEFT config is shown")
+
+
+@_property("peft.prompt_learning")
+def _prompt_learning(view: View) -> Value:
+    site = peft_site(view)
+    if site is None:
+        used = view.value("peft.used")
+        return Known(False, used.origin) if isinstance(used, Known) else Unknown("no PEFT config is shown")
+    return Known(site.name in _PROMPT_LEARNING, Written(site.span)) if site.name.endswith("Config") else Unknown("no PEFT config is shown")
+
+
+@_property("peft.target_modules")
+def _target_modules(view: View) -> Value:
+    site = peft_site(view)
+    if site is None:
+        return Unknown("no PEFT config is shown")
+    argument = site.arguments.get("target_modules")
+    if argument is not None:
+        return argument.value
+    return Unknown(site.open) if site.open is not None else Known(None, Derived("peft's own choice"))
+
+
+@_property("peft.on_lm_head")
+def _on_lm_head(view: View) -> Value:
+    """Whether an adapter sits on lm_head itself: named among the target modules."""
+    modules = view.value("peft.target_modules")
+    if isinstance(modules, Known) and isinstance(modules.value, tuple):
+        return Known(any(str(m).rpartition(".")[2] == "lm_head" for m in modules.value), modules.origin)
+    if isinstance(modules, Known) and modules.value in (None, "all-linear"):
+        return Known(False, modules.origin)  # peft leaves the output layer out of both
+    if truth(view.alternatives("peft.used")) is False:
+        return Known(False, _not_given(view))
+    return modules if isinstance(modules, Unknown) else Unknown("target_modules is a pattern")
+
+
+# data, launch, hardware
+
+
+@_property("dataset.streaming")
+def _streaming(view: View) -> Value:
+    value = view.value("trainer.train_dataset")
+    if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "dataset":
+        argument = value.value.site.arguments.get("streaming")
+        if argument is not None:
+            return argument.value
+        return Known(False, Default("datasets"))
+    return Unknown("how the dataset is loaded is not shown")
+
+
+@lru_cache(maxsize=64)
+def _launch(text: str) -> launches.Launch:
+    return launches.read(text)
+
+
+def _command(view: View) -> launches.Launch:
+    return _launch(view.run.facts.launch or "")
+
+
+@_property("launch.num_processes")
+def _num_processes(view: View) -> Value:
+    facts = view.run.facts
+    if facts.processes is not None:
+        return Known(facts.processes, Stated(facts.processes_origin or "stated"))
+    command = _command(view)
+    if command.processes is not None:
+        return Known(command.processes, Stated("the launch command"))
+    if facts.launch is None and facts.hardware is not None and facts.hardware.count is not None and facts.hardware.count <= 1 and (facts.nodes or 1) == 1:
+        return Known(1, Derived("there is one GPU"))
+    return Unknown("nothing says how many processes are launched")
+
+
+@_property("launch.distributed")
+def _distributed(view: View) -> Value:
+    processes = view.value("launch.num_processes")
+    if isinstance(processes, Known) and isinstance(processes.value, int):
+        return Known(processes.value > 1, processes.origin)
+    return Unknown("nothing says how the script is launched")
+
+
+@_property("launch.program")
+def _program(view: View) -> Value:
+    program = _command(view).program
+    return Known(program, Stated("the launch command")) if program is not None else Unknown("nothing says how the script is launched")
+
+
+@_property("launch.zero_stage")
+def _zero_stage(view: View) -> Value:
+    stage = view.run.facts.zero_stage
+    return Known(stage, Stated("stated")) if stage is not None else Unknown("nothing says which ZeRO stage is used")
+
+
+@_property("launch.fsdp_version")
+def _fsdp_version(view: View) -> Value:
+    """1 or 2 under FSDP, None without it."""
+    text = view.run.facts.accelerate
+    if text is None:
+        return Unknown("nothing says how accelerate is configured")
+    lower = text.lower().replace(" ", "")
+    if "fsdp2" in lower or "fsdp_version:2" in lower:
+        return Known(2, Stated("stated"))
+    return Known(1 if "fsdp" in lower else None, Stated("stated"))
+
+
+@_property("server.started")
+def _server_started(view: View) -> Value:
+    if view.run.facts.server is not None:
+        return Known(True, Stated("stated"))
+    return Unknown("whether a server is started elsewhere cannot be known from this file")
+
+
+@_property("gpu.count")
+def _gpu_count(view: View) -> Value:
+    hardware = view.run.facts.hardware
+    if hardware is None or hardware.count is None:
+        return Unknown("nothing says how many GPUs there are")
+    return Known(hardware.count, Stated(hardware.origin))
+
+
+@_property("gpu.present")
+def _gpu_present(view: View) -> Value:
+    """Whether there is a CUDA GPU at all."""
+    hardware = view.run.facts.hardware
+    if hardware is None or (hardware.gpu is None and hardware.count is None):
+        return Unknown("nothing says which GPU there is")
+    if hardware.count == 0 or (hardware.gpu or "").lower().startswith("none"):
+        return Known(False, Stated(hardware.origin))
+    return Known(True, Stated(hardware.origin))
+
+
+def _gpu(view: View, attribute: Callable[[knowledge.Gpu], object]) -> Value:
+    hardware = view.run.facts.hardware
+    if hardware is None or hardware.gpu is None:
+        return Unknown("nothing says which GPU there is")
+    found = knowledge.gpu(hardware.gpu)
+    if found is None:
+        return Unknown(f"the GPU {hardware.gpu!r} is not known")
+    return Known(attribute(found), Stated(hardware.origin))
+
+
+for _name, _attribute in {
+    "gpu.name": lambda g: g.name,
+    "gpu.architecture": lambda g: g.architecture,
+    "gpu.capability": lambda g: float(f"{g.capability[0]}.{g.capability[1]}"),
+    "gpu.bf16": lambda g: g.bf16,
+    "gpu.tf32": lambda g: g.tf32,
+    "gpu.fp8": lambda g: g.fp8,
+    "gpu.memory": lambda g: max(g.memory),
+}.items():
+    _PROPERTIES[_name] = lambda view, a=_attribute: _gpu(view, a)  # type: ignore[misc]
+
+
+# the run itself, and what releases say of themselves
+
+
+@_property("run.smoke_test")
+def _smoke_test(view: View) -> Value:
+    """A run too short to be worth tuning: a handful of steps, or a tiny model made for tests."""
+    steps, name = view.value("max_steps"), view.value("model.name")
+    if isinstance(steps, Known) and isinstance(steps.value, int) and 0 < steps.value <= SMOKE_STEPS:
+        return Known(True, steps.origin)
+    if isinstance(name, Known) and isinstance(name.value, str) and re.search(r"(^|[-_/])(tiny|dummy|test)(ing)?[-_/]", name.value.lower()):
+        return Known(True, name.origin)
+    return Known(False, Derived("neither few steps nor a tiny model"))
+
+
+@_property("run.linked")
+def _linked(view: View) -> Value:
+    return Known(view.run.trainer is not None, Derived("the file"))
+
+
+@_property("run.has_config")
+def _has_config(view: View) -> Value:
+    """Whether the config's values are written in this file, rather than parsed from elsewhere or left out."""
+    return Known(view.run.config is not None and view.run.config.open is None, Derived("the file"))
+
+
+@_property("run.unsloth")
+def _unsloth(view: View) -> Value:
+    return Known(view.run.module.unsloth is not None, Derived("the imports"))
+
+
+@_property("trl.vllm_minimum")
+def _vllm_minimum(view: View) -> Value:
+    return _bound(view, 0)
+
+
+@_property("trl.vllm_maximum")
+def _vllm_maximum(view: View) -> Value:
+    return _bound(view, 1)
+
+
+def _bound(view: View, index: int) -> Value:
+    from packaging.version import Version
+
+    limits = view.world.release.vllm_range
+    return Known(Version(limits[index]), Default(view.world.label)) if limits is not None else Unknown(f"{view.world.label} checks no vLLM version")
+
+
+@_property("trl.liger_minimum")
+def _liger_minimum(view: View) -> Value:
+    from packaging.version import Version
+
+    minimum = view.world.release.liger_minimum
+    return Known(Version(minimum), Default(view.world.label)) if minimum is not None else Unknown(f"{view.world.label} checks no liger-kernel version")
+
+
+@_property("trl.varlen_attention")
+def _varlen(view: View) -> Value:
+    """The attention names that this release accepts for padding-free batches; None where it no longer checks."""
+    return Known(view.world.release.attention_varlen, Default(view.world.label))
+
+
+def _of_transformers(view: View, read: Callable[[knowledge.TransformersRelease], object]) -> Value:
+    if view.world.transformers is None:
+        return Unknown("the transformers release is not known")
+    return Known(read(knowledge.transformers(view.world.transformers)), Default(f"transformers {view.world.transformers}"))
+
+
+@_property("trl.transformers_fits")
+def _trl_fits(view: View) -> Value:
+    """Whether the pinned transformers lies in the range that this TRL release declares."""
+    return _fits(view, "transformers", view.world.release.requires.get("transformers"))
+
+
+@_property("vllm.transformers_fits")
+def _vllm_fits(view: View) -> Value:
+    """Whether the pinned transformers lies in the range that the pinned vLLM release declares."""
+    fact = view.run.facts.packages.get("vllm")
+    release = knowledge.known("vllm", fact.version) if fact is not None and fact.version is not None else None
+    if release is None:
+        return Unknown("no known vLLM release is pinned")
+    return _fits(view, "transformers", knowledge.vllm(release).requires.get("transformers"))
+
+
+def _fits(view: View, package: str, required: str | None) -> Value:
+    fact = view.run.facts.packages.get(package)
+    if fact is None or fact.version is None:
+        return Unknown(f"no {package} version is pinned")
+    if required is None:
+        return Unknown("no range is declared")
+    return Known(_matches(fact.version, required.split(";")[0].strip()), Stated(fact.origin))
+
+
+@_property("transformers.attention")
+def _attention_names(view: View) -> Value:
+    return _of_transformers(view, lambda t: tuple(sorted(t.attention)) if t.attention else None)
+
+
+def _kernels(view: View, index: int) -> Value:
+    from packaging.version import Version
+
+    def read(release: knowledge.TransformersRelease) -> object:
+        limit = release.kernels_window[index] if release.kernels_window is not None else None
+        return Version(limit) if limit is not None else None
+
+    value = _of_transformers(view, read)
+    return Unknown("this transformers release sets no such limit") if isinstance(value, Known) and value.value is None else value
+
+
+@_property("transformers.kernels_minimum")
+def _kernels_minimum(view: View) -> Value:
+    return _kernels(view, 0)
+
+
+@_property("transformers.kernels_maximum")
+def _kernels_maximum(view: View) -> Value:
+    """The first `kernels` release that this transformers refuses."""
+    return _kernels(view, 1)
+
+
+@_property("liger.model_types")
+def _liger_types(view: View) -> Value:
+    """The model types that the project's liger-kernel patches; of several allowed releases, what the newest patches."""
+    release = liger_release(view)
+    return Known(tuple(sorted(release.model_types)), Stated(f"liger-kernel {release.version}")) if release is not None else Unknown("no liger-kernel is known")
+
+
+def liger_release(view: View) -> knowledge.LigerRelease | None:
+    """The liger-kernel release to judge by: the pinned one, else the newest, which patches most."""
+    fact = view.run.facts.packages.get("liger-kernel")
+    if fact is not None and fact.version is not None:
+        known = knowledge.known("liger-kernel", fact.version)
+        return knowledge.liger(known) if known is not None else None
+    return knowledge.liger(knowledge.newest("liger-kernel"))
+
+
+# curated rows ----------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _loading() -> Mapping[str, list[dict[str, object]]]:
+    return tomllib.loads((Path(knowledge.__file__).parent / "curated" / "loading.toml").read_text("utf-8"))
+
+
+@lru_cache(maxsize=1)
+def _model_types() -> tuple[tuple[str, str], ...]:
+    rows = tomllib.loads((Path(knowledge.__file__).parent / "curated" / "models.toml").read_text("utf-8"))["model"]
+    return tuple((row["pattern"], row["type"]) for row in rows)
+
+
+@lru_cache(maxsize=None)
+def _matches(version: str, specifier: object) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(str(specifier)).contains(version, prereleases=True)
