@@ -6,11 +6,21 @@ on one line, or all arguments on one indented line. Everything else keeps the sh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from unicodedata import east_asian_width
+
 import libcst as cst
 
 from trl_lint.sources.positions import positions
 
-INDENT = "    "
+TAB = 4
+
+
+def columns(text: str) -> int:
+    """How wide a line is, as formatters count it: a tab is four columns, a wide character two."""
+    if text.isascii():
+        return len(text) + (TAB - 1) * text.count("\t")
+    return sum(TAB if c == "\t" else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def relaid(code: str, touched: list[tuple[int, int]], width: int, newline: str) -> str:
@@ -29,7 +39,7 @@ def relaid(code: str, touched: list[tuple[int, int]], width: int, newline: str) 
         indent = data[line_start:start].decode()
         if indent.strip() or "#" in _without_strings(text):
             continue
-        fitted = _fit(text, indent, width, newline)
+        fitted = _fit(text, indent, _Style(width, newline, "\t" if "\n\t" in code else module.default_indent))
         if fitted is not None and fitted != text:
             edits.append((start, end, fitted.encode()))
     for start, end, replacement in reversed(edits):
@@ -60,14 +70,21 @@ def _without_strings(text: str) -> str:
     return "".join(char for _index, char in _code(text))
 
 
-def _fit(text: str, indent: str, width: int, newline: str) -> str | None:
-    """The statement within `width`: joined if its hugged arguments fit one line again, exploded if one line is too long."""
+@dataclass(frozen=True)
+class _Style:
+    width: int
+    newline: str
+    indent: str
+
+
+def _fit(text: str, indent: str, style: _Style) -> str | None:
+    """The statement within the width: joined if its hugged arguments fit one line again, exploded if one line is too long."""
     joined = _joined(text)
     if joined is None:
         return None
-    if len(indent) + len(joined) <= width:
+    if columns(indent + joined) <= style.width:
         return joined
-    return _exploded(joined, indent, width, newline)
+    return _exploded(joined, indent, style)
 
 
 def _joined(text: str) -> str | None:
@@ -80,7 +97,7 @@ def _joined(text: str) -> str | None:
     return "".join(lines)
 
 
-def _exploded(text: str, indent: str, width: int, newline: str) -> str | None:
+def _exploded(text: str, indent: str, style: _Style) -> str | None:
     """One argument a line inside the outermost bracket, and again inside arguments that are still too long."""
     bounds = _brackets(text)
     if bounds is None:
@@ -89,14 +106,14 @@ def _exploded(text: str, indent: str, width: int, newline: str) -> str | None:
     parts = _split(text[start + 1 : end])
     if not parts:
         return None
-    inner = indent + INDENT
+    inner = indent + style.indent
     lines: list[str] = []
     for part in parts:
         line = part.strip()
-        if len(inner) + len(line) + 1 > width:
-            line = _exploded(line, inner, width, newline) or line
+        if columns(inner + line) + 1 > style.width:
+            line = _exploded(line, inner, style) or line
         lines.append(f"{inner}{line},")
-    return newline.join([text[: start + 1], *lines, indent + text[end:]])
+    return style.newline.join([text[: start + 1], *lines, indent + text[end:]])
 
 
 def _brackets(text: str) -> tuple[int, int] | None:

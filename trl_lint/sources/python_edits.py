@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from trl_lint.model import Argument, Edit, Intent, Known, Site, Source, Span, Table
-from trl_lint.sources.layout import relaid
+from trl_lint.sources.layout import columns, relaid
 from trl_lint.sources.positions import positions
 from trl_lint.sources.text import Text
 
@@ -357,14 +357,14 @@ class _Editor:
         if not edits:
             return code
         # A file that was not formatted to this width before has no layout to keep.
-        fits = all(len(line) <= width for line in self.text.code.splitlines())
+        fits = all(columns(line) <= width for line in self.text.code.splitlines())
         return relaid(code, touched, width, self.newline) if fits or self._local(code, touched, width) else code
 
     def _local(self, code: str, touched: list[tuple[int, int]], width: int) -> bool:
         """Whether the lines that were edited had kept to the width before."""
         lines = self.text.code.splitlines()
         numbers = [self.line(start) for start, _end, _new in sorted(self.direct_ranges())]
-        return all(len(lines[n - 1]) <= width for n in numbers if n <= len(lines))
+        return all(columns(lines[n - 1]) <= width for n in numbers if n <= len(lines))
 
     def direct_ranges(self) -> list[tuple[int, int, str]]:
         ranges = [(s, e, "") for s, e in self.direct]
