@@ -61,18 +61,27 @@ def test_describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES = [
-    ('[tool.trl-lint]\nselct = ["a"]\n', "pyproject.toml:2: unknown key 'selct' in [tool.trl-lint]; did you mean 'select'?"),
+    (
+        '[tool.trl-lint]\nselct = ["a"]\n',
+        "pyproject.toml:2: unknown key 'selct' in [tool.trl-lint]; did you mean 'select'?",
+    ),
     (
         '[tool.trl-lint]\nfail_on = "error"\n',
         "pyproject.toml:2: unknown key 'fail_on' in [tool.trl-lint]; did you mean 'fail-on'?",
     ),
     ("[tool.trl-lint]\nzzz = 1\n", "pyproject.toml:2: unknown key 'zzz' in [tool.trl-lint]"),
-    ("[tool.trl-lint.selct]\nx = 1\n", "pyproject.toml:1: unknown key 'selct' in [tool.trl-lint]; did you mean 'select'?"),
+    (
+        "[tool.trl-lint.selct]\nx = 1\n",
+        "pyproject.toml:1: unknown key 'selct' in [tool.trl-lint]; did you mean 'select'?",
+    ),
     ('[tool.trl-lint]\n\nselect = "a"\n', "pyproject.toml:3: select must be a list of strings, not 'a'"),
     ("[tool.trl-lint]\nignore = [1]\n", "pyproject.toml:2: ignore must be a list of strings, not [1]"),
     ("[tool.trl-lint]\ntrl = 1.9\n", "pyproject.toml:2: trl must be a string, not 1.9"),
     ('[tool.trl-lint]\npossible = "yes"\n', "pyproject.toml:2: possible must be true or false, not 'yes'"),
-    ('[tool.trl-lint]\nfail-on = "never"\n', "pyproject.toml:2: fail-on must be one of error, warning, note, not 'never'"),
+    (
+        '[tool.trl-lint]\nfail-on = "never"\n',
+        "pyproject.toml:2: fail-on must be one of error, warning, note, not 'never'",
+    ),
     ("[tool]\ntrl-lint = 3\n", "pyproject.toml:2: tool.trl-lint must be a table"),
     ("[tool.trl-lint]\ntrl = \n", "pyproject.toml:2: cannot read [tool.trl-lint], the file is no TOML: Invalid value"),
 ]

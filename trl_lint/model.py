@@ -145,7 +145,9 @@ class Argument:
     conditional: bool = False
 
 
-SiteKind: TypeAlias = Literal["config", "trainer", "model", "peft", "quantization", "dataset", "parser", "import", "object"]
+SiteKind: TypeAlias = Literal[
+    "config", "trainer", "model", "peft", "quantization", "dataset", "parser", "import", "object"
+]
 
 
 @dataclass(frozen=True)

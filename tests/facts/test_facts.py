@@ -136,7 +136,12 @@ FILES = [
     ("pylock.train.toml", PYLOCK, "0.19.4", "pylock.train.toml:4"),
     ("requirements.txt", "torch\ntrl==0.18.1  # fast-moving\n", "0.18.1", "requirements.txt:2"),
     ("requirements.txt", "trl[vllm,peft]==1.5.0\n", "1.5.0", "requirements.txt:1"),
-    ("requirements.txt", "trl==0.18.1 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n", "0.18.1", "requirements.txt:1"),
+    (
+        "requirements.txt",
+        "trl==0.18.1 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n",
+        "0.18.1",
+        "requirements.txt:1",
+    ),
     ("requirements.txt", "TRL >= 0.16, <1.0\n", ">=0.16,<1.0", "requirements.txt:1"),
     ("requirements.txt", "trl==1.*\n", "==1.*", "requirements.txt:1"),
     ("requirements.txt", "trl==1.0.0rc1\n", "1.0.0rc1", "requirements.txt:1"),
@@ -152,10 +157,25 @@ FILES = [
     ("requirements.txt", "trl==0.9.6; sys_platform == 'darwin'\n", "0.9.6", "requirements.txt:1"),
     ("requirements-train.txt", "trl==0.18.1\n", "0.18.1", "requirements-train.txt:1"),
     ("requirements/base.txt", "trl==0.18.1\n", "0.18.1", "requirements/base.txt:1"),
-    ("pyproject.toml", '[project]\nname = "trl-play"\ndependencies = [\n  "trl>=0.16",\n]\n', ">=0.16", "pyproject.toml:4"),
+    (
+        "pyproject.toml",
+        '[project]\nname = "trl-play"\ndependencies = [\n  "trl>=0.16",\n]\n',
+        ">=0.16",
+        "pyproject.toml:4",
+    ),
     ("pyproject.toml", '[project.optional-dependencies]\nrl = ["trl==0.16.0"]\n', "0.16.0", "pyproject.toml:2"),
-    ("pyproject.toml", '[dependency-groups]\na = ["trl==0.16.0", {include-group = "b"}]\n', "0.16.0", "pyproject.toml:2"),
-    ("pyproject.toml", '[tool.poetry.dependencies]\npython = "^3.10"\ntrl = "^0.16"\n', ">=0.16,<0.17", "pyproject.toml:3"),
+    (
+        "pyproject.toml",
+        '[dependency-groups]\na = ["trl==0.16.0", {include-group = "b"}]\n',
+        "0.16.0",
+        "pyproject.toml:2",
+    ),
+    (
+        "pyproject.toml",
+        '[tool.poetry.dependencies]\npython = "^3.10"\ntrl = "^0.16"\n',
+        ">=0.16,<0.17",
+        "pyproject.toml:3",
+    ),
     ("pyproject.toml", '[tool.poetry.dependencies]\ntrl = "~1.2.3"\n', ">=1.2.3,<1.3", "pyproject.toml:2"),
     (
         "pyproject.toml",
@@ -243,7 +263,9 @@ def test_includes_and_constraints(project: Project) -> None:
 
 def test_a_lock_that_forks_gives_a_range(project: Project) -> None:
     entry = '[[package]]\nname = "torch"\nversion = "{}"\nresolution-markers = ["{}"]\n'
-    forks = entry.format("2.5.1", "python_full_version < '3.12'") + entry.format("2.6.0", "python_full_version >= '3.12'")
+    forks = entry.format("2.5.1", "python_full_version < '3.12'") + entry.format(
+        "2.6.0", "python_full_version >= '3.12'"
+    )
     project.write({"uv.lock": forks + entry.format("2.2.0", "sys_platform == 'darwin'")})
     torch = project.facts().packages["torch"]
     assert (torch.specifier, torch.version) == (">=2.5.1,<=2.6.0", None)
@@ -283,7 +305,10 @@ def test_git_pins(project: Project, line: str, specifier: str, version: str | No
 
 
 LOCKED_COMMITS = [
-    ("uv.lock", '[[package]]\nname = "trl"\nversion = "0.20.0.dev0"\nsource = { git = "https://x/trl?rev=main#abc123" }\n'),
+    (
+        "uv.lock",
+        '[[package]]\nname = "trl"\nversion = "0.20.0.dev0"\nsource = { git = "https://x/trl?rev=main#abc123" }\n',
+    ),
     (
         "poetry.lock",
         '[[package]]\nname = "trl"\nversion = "0.20.0.dev0"\n[package.source]\ntype = "git"\nresolved_reference = "abc123"\n',
@@ -303,7 +328,9 @@ def test_locked_commits(project: Project, name: str, text: str) -> None:
 
 
 def test_a_locked_commit_without_version(project: Project) -> None:
-    project.write({"pylock.toml": '[[packages]]\nname = "trl"\nvcs = { type = "git", url = "u", commit-id = "abc123" }\n'})
+    project.write(
+        {"pylock.toml": '[[packages]]\nname = "trl"\nvcs = { type = "git", url = "u", commit-id = "abc123" }\n'}
+    )
     trl = project.facts().packages["trl"]
     assert (trl.version, trl.specifier, trl.commit) == (None, "", "abc123")
 
@@ -329,7 +356,11 @@ PAIRS = [
     ({"poetry.lock": POETRY_LOCK, "pdm.lock": PDM_LOCK}, None, ("0.19.2", "poetry.lock:2")),
     ({"pdm.lock": PDM_LOCK, "pylock.toml": PYLOCK}, None, ("0.19.3", "pdm.lock:5")),
     ({"pylock.toml": PYLOCK, "requirements.txt": "trl==0.1"}, None, ("0.19.4", "pylock.toml:4")),
-    ({"requirements.txt": "trl==0.16.0", "requirements-dev.txt": "trl==0.17.0"}, None, ("0.16.0", "requirements.txt:1")),
+    (
+        {"requirements.txt": "trl==0.16.0", "requirements-dev.txt": "trl==0.17.0"},
+        None,
+        ("0.16.0", "requirements.txt:1"),
+    ),
     ({"requirements.txt": "trl>=0.16", "setup.py": SETUP_PY}, None, ("0.18.0", "setup.py:4")),
     ({"requirements.txt": "trl==0.16.0"}, "0.17.0", ("0.16.0", "requirements.txt:1")),
     ({"requirements.txt": "trl>=0.16"}, "0.17.0", ("0.17.0", ".venv")),
@@ -342,7 +373,11 @@ PAIRS = [
         "1.2.0",
         (">=0.16", "requirements.txt:1"),
     ),
-    ({"requirements.txt": "trl", "setup.cfg": "[options]\ninstall_requires = trl<1.0\n"}, None, ("<1.0", "setup.cfg:2")),
+    (
+        {"requirements.txt": "trl", "setup.cfg": "[options]\ninstall_requires = trl<1.0\n"},
+        None,
+        ("<1.0", "setup.cfg:2"),
+    ),
 ]
 
 
@@ -419,7 +454,9 @@ def test_script_blocks(project: Project, text: str, believed: tuple[str, str]) -
     project.write({"requirements.txt": "trl==0.16.0\n"})
     (project.root / "train.py").write_bytes(text.encode())
     file = project.root / "train.py"
-    facts = gather(str(file), head=text.encode(), root=str(project.root), overrides=Overrides(), settings=settings.Settings())
+    facts = gather(
+        str(file), head=text.encode(), root=str(project.root), overrides=Overrides(), settings=settings.Settings()
+    )
     trl = facts.packages["trl"]
     assert (trl.version or trl.specifier, trl.origin) == believed
 
@@ -538,7 +575,9 @@ def test_hardware(project: Project, items: str, given: str | None, hardware: Har
 def test_hardware_of_the_settings(project: Project) -> None:
     project.write({"pyproject.toml": '[tool.trl-lint]\ngpu = "h100:8"\n'})
     assert project.facts().hardware == Hardware("h100", 8, "[tool.trl-lint]")
-    assert project.facts(text="# trl-lint: facts n_gpu=4\n").hardware == Hardware("h100", 4, "train.py:1, [tool.trl-lint]")
+    assert project.facts(text="# trl-lint: facts n_gpu=4\n").hardware == Hardware(
+        "h100", 4, "train.py:1, [tool.trl-lint]"
+    )
 
 
 # Environments --------------------------------------------------------------------------------------------------------
@@ -569,7 +608,9 @@ def test_an_environment_with_another_trl_is_not_the_one_that_trains(project: Pro
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_activated_environments(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_activated_environments(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     outside = Project(tmp_path).environment("outside", trl="0.19.1")
     monkeypatch.setenv(variable, str(outside))
     assert project.trl() == ("0.19.1", f"{variable} ({outside})")
@@ -577,7 +618,9 @@ def test_activated_environments(project: Project, tmp_path: Path, monkeypatch: p
     assert project.facts("x/train.py").packages["trl"].version == "0.19.1"
 
 
-def test_an_environment_without_trl_says_nothing(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_trl_says_nothing(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", str(Project(tmp_path).environment("tools", transformers="4.52.0")))
     assert project.facts().packages == {}
 
@@ -627,7 +670,9 @@ OWN = {
 def test_trl_is_judged_as_itself(project: Project) -> None:
     project.write(OWN)
     facts = project.facts("examples/scripts/dpo.py", '# /// script\n# dependencies = ["trl==0.1.0", "peft"]\n# ///\n')
-    assert facts.packages["trl"] == Fact("trl", "==1.10.0.dev0", "1.10.0.dev0", "declared", "this repository (1.10.0.dev0)")
+    assert facts.packages["trl"] == Fact(
+        "trl", "==1.10.0.dev0", "1.10.0.dev0", "declared", "this repository (1.10.0.dev0)"
+    )
     assert facts.packages["peft"].origin == "examples/scripts/dpo.py:2"
     assert (facts.source_tree, facts.source_version) == (str(project.root), "1.10.0.dev0")
     by_hand = project.facts("examples/scripts/dpo.py", packages={"trl": "1.8.0"})
@@ -672,7 +717,11 @@ BROKEN = [
         '[project]\nname = "m"\ndependencies = ["trl"\n[x]\n',
         "pyproject.toml:4: no TOML: Unclosed array; ignored",
     ),
-    ("uv.lock", '[[package]]\nname = "trl"\nversion = \n', "uv.lock:2: the entry of trl is no TOML: Invalid value; ignored"),
+    (
+        "uv.lock",
+        '[[package]]\nname = "trl"\nversion = \n',
+        "uv.lock:2: the entry of trl is no TOML: Invalid value; ignored",
+    ),
     (
         "uv.lock",
         '<<<<<<< HEAD\n[[package]]\nname = "trl"\nversion = "1.0"\n',
@@ -753,6 +802,11 @@ def test_nothing_heavy_is_imported_for_a_project_that_says_nothing(project: Proj
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     # -S: site may import importlib.metadata for editable installs, before any of our code runs.
     run = subprocess.run(
-        [sys.executable, "-S", "-c", code], capture_output=True, text=True, env=environment, cwd=project.root, check=True
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=project.root,
+        check=True,
     )
     assert run.stdout.strip() == "[]"

@@ -63,7 +63,19 @@ def changed(data: bytes, *wants: tuple[str, str, object]) -> bytes:
 def formatted(data: bytes, tmp: str) -> bool:
     """Whether ruff would leave the file as it is."""
     style = "tab" if b"\t" in data else "space"
-    command = [sys.executable, "-m", "ruff", "format", "--check", "--isolated", "--config", f"format.indent-style='{style}'", "--stdin-filename", "t.py", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--check",
+        "--isolated",
+        "--config",
+        f"format.indent-style='{style}'",
+        "--stdin-filename",
+        "t.py",
+        "-",
+    ]
     return subprocess.run(command, input=data, capture_output=True, check=False).returncode == 0
 
 
@@ -82,9 +94,17 @@ WANTS: dict[str, list[tuple[str, str, object]]] = {
     "add two": [("set", "bf16", True), ("set", "max_length", 2048)],
     "drop": [("drop", "fp16", None)],
     "rename": [("rename", "fp16", "bf16")],
-    "drop and add": [("drop", "fp16", None), ("set", "attn_implementation_of_the_model", "kernels-community/flash-attn2")],
+    "drop and add": [
+        ("drop", "fp16", None),
+        ("set", "attn_implementation_of_the_model", "kernels-community/flash-attn2"),
+    ],
 }
-EXPECTED = {"set": {"fp16": "False"}, "add": {"bf16": "True"}, "add two": {"bf16": "True", "max_length": "2048"}, "rename": {"bf16": "True"}}
+EXPECTED = {
+    "set": {"fp16": "False"},
+    "add": {"bf16": "True"},
+    "add two": {"bf16": "True", "max_length": "2048"},
+    "rename": {"bf16": "True"},
+}
 GONE = {"drop": "fp16", "rename": "fp16", "drop and add": "fp16"}
 
 

@@ -196,7 +196,9 @@ def _environment(
         if refusal := _refused(environment, trl):
             # An activated environment may have nothing to do with this project; one beside it, or named, has.
             if chosen == "by hand" or (chosen == "beside" and from_file):
-                notes.append(f"{where} holds trl {environment.versions['trl']}, which {refusal} does not allow: not used")
+                notes.append(
+                    f"{where} holds trl {environment.versions['trl']}, which {refusal} does not allow: not used"
+                )
             continue
         return environment, where
     return None, ""
@@ -241,7 +243,9 @@ def _installed(
 ) -> Fact | None:
     for bound in decision.level.bounds.get(package, ()) if decision.level else ():
         if not allows(bound.specifier, version):
-            notes.append(f"{where} holds {package} {version}, which {bound.origin} ({wanted(bound)}) does not allow: not used")
+            notes.append(
+                f"{where} holds {package} {version}, which {bound.origin} ({wanted(bound)}) does not allow: not used"
+            )
             return decision.fact
     commit = decision.fact.commit if decision.fact else None
     if package == "trl":
@@ -252,7 +256,9 @@ def _installed(
 # What else follows ---------------------------------------------------------------------------------------------------
 
 
-def _source(trl: Fact | None, levels: Sequence[Level], environment: Environment | None) -> tuple[str | None, str | None]:
+def _source(
+    trl: Fact | None, levels: Sequence[Level], environment: Environment | None
+) -> tuple[str | None, str | None]:
     for level in levels:
         if trl is not None and trl is level.own:
             return level.folder, level.own.version

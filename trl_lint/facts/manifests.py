@@ -126,20 +126,21 @@ def _read_poetry(package: str, constraint: object, where: str, reading: Reading,
     if isinstance(constraint, list):  # alternatives, one a platform or Python
         for alternative in constraint:
             _read_poetry(package, alternative, where, reading, True)
-        return
+        return None
     if isinstance(constraint, dict):
         optional = optional or constraint.get("optional") is True
         if read_source(package, constraint, where, reading, optional=optional):
-            return
+            return None
         constraint = constraint.get("version", "*")
     if not isinstance(constraint, str):
-        return
+        return None
     try:
         text = poetry_range(constraint)
         fact = stated(package, text, where) if text else Fact(package, "", None, "declared", where)
     except ValueError:
         return reading.note(where, f"{constraint!r} is no version constraint of {package}")
     reading.take(fact, optional=optional)
+    return None
 
 
 def _pep_lists(table: object) -> Iterator[tuple[list[str], bool]]:

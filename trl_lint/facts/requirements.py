@@ -150,7 +150,9 @@ def _holds(marker: Marker, platform: str, system: str, machine: str) -> bool:
     }
     # From the oldest Python that a TRL release known here ran on; both ends of a series, for python_full_version.
     pythons = [(f"3.{minor}", f"3.{minor}.{micro}") for minor in range(8, 16) for micro in (0, 99)]
-    return any(marker.evaluate({**where, "python_version": series, "python_full_version": full}) for series, full in pythons)
+    return any(
+        marker.evaluate({**where, "python_version": series, "python_full_version": full}) for series, full in pythons
+    )
 
 
 # Poetry's and conda's own ways to write a range ----------------------------------------------------------------------
@@ -214,13 +216,14 @@ class Reading:
         if name is None:
             return self.note(where, f"{text!r} is no requirement")
         if (_name_of_url(text) if re.match(_URL, text) else canonical(name[0])) not in WATCHED:
-            return
+            return None
         try:
             fact, reach = required(text, where)
         except ValueError as error:
             return self.note(where, str(error))
         if reach != "nowhere":
             self.take(fact, optional=optional or reach == "elsewhere")
+        return None
 
     def take(self, fact: Fact, *, optional: bool = False) -> None:
         if fact.package in WATCHED:
@@ -256,7 +259,9 @@ class Reading:
         if built is not None or len(facts) == 1:
             return built or facts[0]
         ranges = dict.fromkeys(fact.specifier for fact in facts)
-        return replace(facts[0], specifier=",".join(ranges), origin=", ".join(dict.fromkeys(fact.origin for fact in facts)))
+        return replace(
+            facts[0], specifier=",".join(ranges), origin=", ".join(dict.fromkeys(fact.origin for fact in facts))
+        )
 
     def _first(self, facts: list[Fact]) -> Fact:
         for other in facts[1:]:

@@ -14,7 +14,9 @@ from trl_lint.sources.module import Module
 __all__ = ["TRAINING_ARGUMENTS", "Run", "View", "World", "Worlds", "link", "method_of", "worlds"]
 
 # Classes that belong to a training but are no training of their own.
-_NO_METHOD = frozenset({"ModelConfig", "ScriptArguments", "BaseConfig", "_BaseConfig", TRAINING_ARGUMENTS, "DatasetMixtureConfig"})
+_NO_METHOD = frozenset(
+    {"ModelConfig", "ScriptArguments", "BaseConfig", "_BaseConfig", TRAINING_ARGUMENTS, "DatasetMixtureConfig"}
+)
 
 
 def link(module: Module, facts: Facts, allowed: Worlds) -> Iterator[Run]:
@@ -59,11 +61,17 @@ def _config_of(trainer: Site, module: Module) -> Site | None:
         argument = trainer_argument(trainer, name, None)
         if argument is not None:
             value = argument.value
-            return value.value.site if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "config" else None
+            return (
+                value.value.site
+                if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "config"
+                else None
+            )
     positional = [
         argument.value.value.site
         for argument in trainer.arguments.values()
-        if argument.place.kind == "positional" and isinstance(argument.value, Known) and isinstance(argument.value.value, Object)
+        if argument.place.kind == "positional"
+        and isinstance(argument.value, Known)
+        and isinstance(argument.value.value, Object)
     ]
     return _only(s for s in positional if s.kind == "config")
 

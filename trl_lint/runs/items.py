@@ -59,13 +59,17 @@ def _accepted(view: View, name: str) -> frozenset[str]:
     own = frozenset(declared.fields) if declared is not None else frozenset()
     if declared is not None and not declared.training_arguments:
         return own
-    if view.world.transformers is None:  # older than all that are known: whatever any known release had may have been there
+    if (
+        view.world.transformers is None
+    ):  # older than all that are known: whatever any known release had may have been there
         return own | _ever()
     return own | frozenset(knowledge.training_arguments(view.world.transformers))
 
 
 def _ever() -> frozenset[str]:
-    return frozenset(field for version in knowledge.releases("transformers") for field in knowledge.training_arguments(version))
+    return frozenset(
+        field for version in knowledge.releases("transformers") for field in knowledge.training_arguments(version)
+    )
 
 
 def _fate(view: View, kind: str, owner: str, argument: Argument, site: Site) -> Item:
@@ -121,7 +125,11 @@ def _similar(name: str, view: View, kind: str, owner: str) -> str | None:
     """A name of this release that a typo may have meant."""
     import difflib
 
-    known = view.trainer_class.keywords if kind == "trainer" and view.trainer_class is not None else tuple(_accepted(view, owner))
+    known = (
+        view.trainer_class.keywords
+        if kind == "trainer" and view.trainer_class is not None
+        else tuple(_accepted(view, owner))
+    )
     return next(iter(difflib.get_close_matches(name, known, 1, 0.85)), None)
 
 
@@ -141,7 +149,13 @@ def _first_after(package: str, ranges: tuple[tuple[str, str], ...], current: str
 def unknown_keywords(view: View) -> Iterable[Item]:
     """Keywords of a trainer call that this release's constructor does not accept."""
     trainer, known = view.run.trainer, view.trainer_class
-    if trainer is None or known is None or known.variadic or trainer.lenient is not None or view.run.module.unsloth is not None:
+    if (
+        trainer is None
+        or known is None
+        or known.variadic
+        or trainer.lenient is not None
+        or view.run.module.unsloth is not None
+    ):
         return
     for argument in trainer.arguments.values():
         if argument.conditional or argument.place.kind not in ("keyword", "entry") or not argument.name.isidentifier():
@@ -177,7 +191,9 @@ def missing_imports(view: View) -> Iterable[Item]:
             continue
         ranges = knowledge.history(module, site.name)
         homes = [m for m in release.modules_of(site.name) if not any(part.startswith("_") for part in m.split("."))]
-        replaced = knowledge.replacement("symbol", module, site.name) or knowledge.replacement("symbol", "trl", site.name)
+        replaced = knowledge.replacement("symbol", module, site.name) or knowledge.replacement(
+            "symbol", "trl", site.name
+        )
         yield Item(
             {
                 "name": site.name, "module": module, "home": homes[0] if homes else None, "last": _last_before("trl", ranges, release.version),
@@ -196,14 +212,21 @@ def unknown_liger_keys(view: View) -> Iterable[Item]:
         return
     for name, argument in value.value.entries.items():
         if name not in release.all_keys and not argument.conditional:
-            yield Item({"name": name, "known": tuple(sorted(release.all_keys)), "liger": release.version}, view.run.config, argument)
-
-
+            yield Item(
+                {"name": name, "known": tuple(sorted(release.all_keys)), "liger": release.version},
+                view.run.config,
+                argument,
+            )
 
 
 def ignored_model_configs(view: View) -> Iterable[Item]:
     """A ModelConfig that is parsed while of its values at most the model's name is read: the others do nothing."""
-    if view.run.method is not None or view.run.config is None or view.run.config.name != "ModelConfig" or view.run.config.open is None:
+    if (
+        view.run.method is not None
+        or view.run.config is None
+        or view.run.config.name != "ModelConfig"
+        or view.run.config.open is None
+    ):
         return
     config, reads = view.run.config, view.run.module.reads
     if config.variable is None or config.lenient is not None or config.variable not in reads:
@@ -223,5 +246,3 @@ ITEMS: dict[str, Callable[[View], Iterable[Item]]] = {
     "run.unknown_liger_keys": unknown_liger_keys,
     "run.ignored_model_configs": ignored_model_configs,
 }
-
-

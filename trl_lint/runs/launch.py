@@ -45,7 +45,9 @@ def read(text: str) -> Launch:
         return Launch()
     program = words[0].rpartition("/")[2]
     flags = _flags(words[1:])
-    processes = _int(flags.get("num_processes") or flags.get("nproc_per_node") or flags.get("num_gpus") or flags.get("n"))
+    processes = _int(
+        flags.get("num_processes") or flags.get("nproc_per_node") or flags.get("num_gpus") or flags.get("n")
+    )
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     gpus = tuple(g for g in visible.split(",") if g) if visible is not None else None
     if program in ("python", "python3"):
@@ -61,7 +63,9 @@ def _flags(words: list[str]) -> dict[str, str | None]:
             continue
         name, equals, value = word.lstrip("-").partition("=")
         following = words[index + 1] if index + 1 < len(words) else None
-        found[name.replace("-", "_")] = value if equals else following if following is not None and not following.startswith("-") else None
+        found[name.replace("-", "_")] = (
+            value if equals else following if following is not None and not following.startswith("-") else None
+        )
     return found
 
 

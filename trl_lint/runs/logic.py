@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Final, Protocol, TypeAlias
 
@@ -57,7 +57,7 @@ def truth(alternatives: Alternatives) -> bool | None:
     return first if all(bool(a) == first for a in alternatives[1:]) else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(text: str) -> Compiled:
     """The text as a function of its names. Raises BadExpression."""
     try:
@@ -146,7 +146,9 @@ def _compile(node: ast.expr) -> Compiled:
         case ast.Dict() if all(k is not None for k in node.keys):
             keys = [_compile(k) for k in node.keys if k is not None]
             values = [_compile(v) for v in node.values]
-            return _strict(lambda *items: dict(zip(items[: len(keys)], items[len(keys) :], strict=True)), [*keys, *values])
+            return _strict(
+                lambda *items: dict(zip(items[: len(keys)], items[len(keys) :], strict=True)), [*keys, *values]
+            )
         case ast.Call():
             return _call(node)
         case ast.Subscript():
@@ -172,8 +174,12 @@ def _call(node: ast.Call) -> Compiled:
         return _strict(lambda value: isinstance(value, kind), [_compile(node.args[0])])
     if function in _FUNCTIONS:
         return _strict(_FUNCTIONS[function], [_compile(a) for a in node.args])
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "get":  # {True: "group"}.get(x, x), as releases derive
-        return _strict(lambda table, *rest: table.get(*rest), [_compile(node.func.value), *(_compile(a) for a in node.args)])
+    if (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+    ):  # {True: "group"}.get(x, x), as releases derive
+        return _strict(
+            lambda table, *rest: table.get(*rest), [_compile(node.func.value), *(_compile(a) for a in node.args)]
+        )
     raise BadExpression(f"there is no function {ast.unparse(node.func)}() in the condition language")
 
 
@@ -230,7 +236,10 @@ def _boolean(is_or: bool, operands: list[Compiled]) -> Compiled:
 def _compare(node: ast.Compare) -> Compiled:
     sides = [node.left, *node.comparators]
     versioned = any((dotted(s) or "").startswith(("versions.", "trl.", "transformers.")) for s in sides)
-    compiled_sides = [_version(s.value) if versioned and isinstance(s, ast.Constant) and isinstance(s.value, str) else _compile(s) for s in sides]
+    compiled_sides = [
+        _version(s.value) if versioned and isinstance(s, ast.Constant) and isinstance(s.value, str) else _compile(s)
+        for s in sides
+    ]
     links = [
         _strict(_OPERATORS[type(op)], [compiled_sides[i], compiled_sides[i + 1]])
         for i, op in enumerate(node.ops)

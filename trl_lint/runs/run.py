@@ -6,13 +6,27 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from trl_lint import knowledge
 from trl_lint.facts import Facts
 from trl_lint.knowledge import ConfigClass, Field, TrainerClass
-from trl_lint.model import Argument, Default, Derived, Known, Object, OneOf, Site, Stated, Symbol, Table, Unknown, Value, Written
+from trl_lint.model import (
+    Argument,
+    Default,
+    Derived,
+    Known,
+    Object,
+    OneOf,
+    Site,
+    Stated,
+    Symbol,
+    Table,
+    Unknown,
+    Value,
+    Written,
+)
 from trl_lint.runs import launch as launches
 from trl_lint.runs.logic import UNKNOWN, Alternatives, BadExpression, compiled, truth
 from trl_lint.runs.worlds import World, Worlds, matching
@@ -20,7 +34,9 @@ from trl_lint.sources.module import Module
 
 TRAINING_ARGUMENTS = "TrainingArguments"
 SMOKE_STEPS = 20
-_PROMPT_LEARNING = frozenset({"PromptTuningConfig", "PrefixTuningConfig", "PromptEncoderConfig", "MultitaskPromptTuningConfig", "CPTConfig"})
+_PROMPT_LEARNING = frozenset(
+    {"PromptTuningConfig", "PrefixTuningConfig", "PromptEncoderConfig", "MultitaskPromptTuningConfig", "CPTConfig"}
+)
 
 
 @dataclass(frozen=True)
@@ -113,7 +129,10 @@ class View:
         """Why fields may be given that this file does not show."""
         if self.run.config is not None:
             return self.run.config.open
-        if self.run.trainer is not None and (given := trainer_argument(self.run.trainer, "args", self.trainer_class)) is not None:
+        if (
+            self.run.trainer is not None
+            and (given := trainer_argument(self.run.trainer, "args", self.trainer_class)) is not None
+        ):
             return given.value.why if isinstance(given.value, Unknown) else None
         return self.run.trainer.open if self.run.trainer is not None else None
 
@@ -195,7 +214,11 @@ class View:
             entry = value.value.entries.get(key)
             if entry is not None:
                 return Unknown("it is set only on one branch") if entry.conditional else entry.value
-            return Unknown(value.value.open) if value.value.open is not None else Known(None, value.origin if not isinstance(value.origin, Written) else Derived("not given"))
+            return (
+                Unknown(value.value.open)
+                if value.value.open is not None
+                else Known(None, value.origin if not isinstance(value.origin, Written) else Derived("not given"))
+            )
         if isinstance(value, Known) and isinstance(value.value, dict):
             return Known(value.value.get(key), value.origin)
         if isinstance(value, Known) and value.value is None:
@@ -265,7 +288,7 @@ def trainer_argument(trainer: Site, keyword: str, known: TrainerClass | None) ->
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _targets_of(steps: tuple[object, ...]) -> frozenset[str]:
     return frozenset(step.field for step in steps)  # type: ignore[attr-defined]
 
@@ -324,7 +347,11 @@ def model_value(view: View) -> Value:
     """The model that the trainer gets: a name, a load, or unknown. Adapters around it are looked through."""
     run = view.run
     if run.trainer is None:
-        return Known(Object(run.loaded), Written(run.loaded.span)) if run.loaded is not None else Unknown("no trainer in this file")
+        return (
+            Known(Object(run.loaded), Written(run.loaded.span))
+            if run.loaded is not None
+            else Unknown("no trainer in this file")
+        )
     return _base(view.value("trainer.model"))
 
 
@@ -340,7 +367,11 @@ def _base(value: Value) -> Value:
 def model_site(view: View, *, reference: bool = False) -> Site | None:
     """The loading call of the model (or of the reference model), where this file shows it."""
     value = _base(view.value("trainer.ref_model")) if reference else model_value(view)
-    return value.value.site if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "model" else None
+    return (
+        value.value.site
+        if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "model"
+        else None
+    )
 
 
 @_property("model.is_name")
@@ -413,7 +444,10 @@ def load_argument(view: View, *names: str, reference: bool = False) -> Value:
     if view.run.trainer is None and view.run.loaded is None:
         # A config alone still shows what it would load a named model with.
         inside = [view._inside(view.value("model_init_kwargs"), n) for n in names]
-        return next((v for v in inside if isinstance(v, Known) and not _absent(v)), Unknown("the model is not shown in this file"))
+        return next(
+            (v for v in inside if isinstance(v, Known) and not _absent(v)),
+            Unknown("the model is not shown in this file"),
+        )
     return Unknown("the model is not shown in this file")
 
 
@@ -456,7 +490,9 @@ def _default_dtype(view: View) -> Value:
             continue
         if "trl" in row and not _matches(view.world.version, row["trl"]):
             continue
-        if "transformers" in row and (view.world.transformers is None or not _matches(view.world.transformers, row["transformers"])):
+        if "transformers" in row and (
+            view.world.transformers is None or not _matches(view.world.transformers, row["transformers"])
+        ):
             continue
         return Known(row["value"], Default(view.world.label))
     return Unknown("the default dtype of this transformers release is not known")
@@ -464,7 +500,7 @@ def _default_dtype(view: View) -> Value:
 
 @_property("model.quantized")
 def _quantized(view: View) -> Value:
-    """"4bit", "8bit", "other", or None for a model in full precision."""
+    """ "4bit", "8bit", "other", or None for a model in full precision."""
     values = [load_argument(view, "quantization_config"), view.value("trainer.quantization_config")]
     for bits in ("4bit", "8bit"):
         direct = load_argument(view, f"load_in_{bits}")
@@ -541,7 +577,12 @@ def _peft_used(view: View) -> Value:
     if view.run.trainer is None:
         return Unknown("no trainer in this file")
     given, model = view.value("trainer.peft_config"), view.value("trainer.model")
-    if isinstance(given, Known) and given.value is None and isinstance(model, Known) and not isinstance(model.value, Symbol):
+    if (
+        isinstance(given, Known)
+        and given.value is None
+        and isinstance(model, Known)
+        and not isinstance(model.value, Symbol)
+    ):
         return Known(False, _not_given(view))
     return Unknown("whether PEFT is used is not shown")
 
@@ -558,7 +599,11 @@ def _prompt_learning(view: View) -> Value:
     if site is None:
         used = view.value("peft.used")
         return Known(False, used.origin) if isinstance(used, Known) else Unknown("no PEFT config is shown")
-    return Known(site.name in _PROMPT_LEARNING, Written(site.span)) if site.name.endswith("Config") else Unknown("no PEFT config is shown")
+    return (
+        Known(site.name in _PROMPT_LEARNING, Written(site.span))
+        if site.name.endswith("Config")
+        else Unknown("no PEFT config is shown")
+    )
 
 
 @_property("peft.target_modules")
@@ -616,7 +661,13 @@ def _num_processes(view: View) -> Value:
     command = _command(view)
     if command.processes is not None:
         return Known(command.processes, Stated("the launch command"))
-    if facts.launch is None and facts.hardware is not None and facts.hardware.count is not None and facts.hardware.count <= 1 and (facts.nodes or 1) == 1:
+    if (
+        facts.launch is None
+        and facts.hardware is not None
+        and facts.hardware.count is not None
+        and facts.hardware.count <= 1
+        and (facts.nodes or 1) == 1
+    ):
         return Known(1, Derived("there is one GPU"))
     return Unknown("nothing says how many processes are launched")
 
@@ -632,7 +683,11 @@ def _distributed(view: View) -> Value:
 @_property("launch.program")
 def _program(view: View) -> Value:
     program = _command(view).program
-    return Known(program, Stated("the launch command")) if program is not None else Unknown("nothing says how the script is launched")
+    return (
+        Known(program, Stated("the launch command"))
+        if program is not None
+        else Unknown("nothing says how the script is launched")
+    )
 
 
 @_property("launch.zero_stage")
@@ -710,7 +765,11 @@ def _smoke_test(view: View) -> Value:
     steps, name = view.value("max_steps"), view.value("model.name")
     if isinstance(steps, Known) and isinstance(steps.value, int) and 0 < steps.value <= SMOKE_STEPS:
         return Known(True, steps.origin)
-    if isinstance(name, Known) and isinstance(name.value, str) and re.search(r"(^|[-_/])(tiny|dummy|test)(ing)?[-_/]", name.value.lower()):
+    if (
+        isinstance(name, Known)
+        and isinstance(name.value, str)
+        and re.search(r"(^|[-_/])(tiny|dummy|test)(ing)?[-_/]", name.value.lower())
+    ):
         return Known(True, name.origin)
     return Known(False, Derived("neither few steps nor a tiny model"))
 
@@ -745,7 +804,11 @@ def _bound(view: View, index: int) -> Value:
     from packaging.version import Version
 
     limits = view.world.release.vllm_range
-    return Known(Version(limits[index]), Default(view.world.label)) if limits is not None else Unknown(f"{view.world.label} checks no vLLM version")
+    return (
+        Known(Version(limits[index]), Default(view.world.label))
+        if limits is not None
+        else Unknown(f"{view.world.label} checks no vLLM version")
+    )
 
 
 @_property("trl.liger_minimum")
@@ -753,7 +816,11 @@ def _liger_minimum(view: View) -> Value:
     from packaging.version import Version
 
     minimum = view.world.release.liger_minimum
-    return Known(Version(minimum), Default(view.world.label)) if minimum is not None else Unknown(f"{view.world.label} checks no liger-kernel version")
+    return (
+        Known(Version(minimum), Default(view.world.label))
+        if minimum is not None
+        else Unknown(f"{view.world.label} checks no liger-kernel version")
+    )
 
 
 @_property("trl.varlen_attention")
@@ -765,7 +832,9 @@ def _varlen(view: View) -> Value:
 def _of_transformers(view: View, read: Callable[[knowledge.TransformersRelease], object]) -> Value:
     if view.world.transformers is None:
         return Unknown("the transformers release is not known")
-    return Known(read(knowledge.transformers(view.world.transformers)), Default(f"transformers {view.world.transformers}"))
+    return Known(
+        read(knowledge.transformers(view.world.transformers)), Default(f"transformers {view.world.transformers}")
+    )
 
 
 @_property("trl.transformers_fits")
@@ -806,7 +875,11 @@ def _kernels(view: View, index: int) -> Value:
         return Version(limit) if limit is not None else None
 
     value = _of_transformers(view, read)
-    return Unknown("this transformers release sets no such limit") if isinstance(value, Known) and value.value is None else value
+    return (
+        Unknown("this transformers release sets no such limit")
+        if isinstance(value, Known) and value.value is None
+        else value
+    )
 
 
 @_property("transformers.kernels_minimum")
@@ -824,7 +897,11 @@ def _kernels_maximum(view: View) -> Value:
 def _liger_types(view: View) -> Value:
     """The model types that the project's liger-kernel patches; of several allowed releases, what the newest patches."""
     release = liger_release(view)
-    return Known(tuple(sorted(release.model_types)), Stated(f"liger-kernel {release.version}")) if release is not None else Unknown("no liger-kernel is known")
+    return (
+        Known(tuple(sorted(release.model_types)), Stated(f"liger-kernel {release.version}"))
+        if release is not None
+        else Unknown("no liger-kernel is known")
+    )
 
 
 def liger_release(view: View) -> knowledge.LigerRelease | None:
@@ -850,7 +927,7 @@ def _model_types() -> tuple[tuple[str, str], ...]:
     return tuple((row["pattern"], row["type"]) for row in rows)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _matches(version: str, specifier: object) -> bool:
     from packaging.specifiers import SpecifierSet
 

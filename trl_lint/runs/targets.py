@@ -36,10 +36,18 @@ def written(view: View, name: str) -> Target | None:
     """Where the value of a name is written; None if it is not."""
     root, _, rest = name.partition(".")
     if name in ("model", "peft", "trainer", "config"):
-        site = {"model": model_site(view), "peft": peft_site(view), "trainer": view.run.trainer, "config": view.run.config}[name]
+        site = {
+            "model": model_site(view),
+            "peft": peft_site(view),
+            "trainer": view.run.trainer,
+            "config": view.run.config,
+        }[name]
         return Target(site, name) if site is not None else None
     if not rest:
-        return _argument(view.run.config, name if view.run.config is None or name in view.run.config.arguments or name != "output_dir" else "0")
+        return _argument(
+            view.run.config,
+            name if view.run.config is None or name in view.run.config.arguments or name != "output_dir" else "0",
+        )
     if root == "trainer" and view.run.trainer is not None:
         found = trainer_argument(view.run.trainer, rest, view.trainer_class)
         return Target(view.run.trainer, found.name, (), found) if found is not None else None
@@ -64,7 +72,9 @@ def place_for(view: View, name: str) -> Target | None:
     if not rest:
         return Target(config, name) if config is not None else None
     if root == "trainer":
-        return Target(view.run.trainer, rest) if view.run.trainer is not None and view.run.trainer.open is None else None
+        return (
+            Target(view.run.trainer, rest) if view.run.trainer is not None and view.run.trainer.open is None else None
+        )
     if root == "model":
         site = model_site(view)
         if site is not None:

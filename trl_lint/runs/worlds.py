@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,11 @@ class Worlds:
 def worlds(facts: Facts) -> Worlds:
     """The worlds that the facts allow."""
     fact = facts.packages.get("trl")
-    if facts.source_tree is not None and facts.source_version is not None and _only_in_source(facts.source_version, fact):
+    if (
+        facts.source_tree is not None
+        and facts.source_version is not None
+        and _only_in_source(facts.source_version, fact)
+    ):
         release = knowledge.read_trl(Path(facts.source_tree) / "trl", facts.source_version)
         origin = fact.origin if fact is not None else "its source"
         assumed = World(facts.source_version, release, _assumed_transformers(release, facts))
@@ -72,8 +76,14 @@ def worlds(facts: Facts) -> Worlds:
     if fact is None or (fact.version is None and not fact.specifier):
         known = _consistent(knowledge.releases("trl"), facts)
         if not known:
-            return Worlds(None, facts, "", notes=("no known TRL release goes with these pins; nothing was judged by version",))
-        origin = "no pin: the newest known release is assumed" if fact is None else f"{fact.origin}, no version: the newest known release is assumed"
+            return Worlds(
+                None, facts, "", notes=("no known TRL release goes with these pins; nothing was judged by version",)
+            )
+        origin = (
+            "no pin: the newest known release is assumed"
+            if fact is None
+            else f"{fact.origin}, no version: the newest known release is assumed"
+        )
         return _of(known, facts, origin)
     if fact.version is not None:
         return _exact(fact, facts)
@@ -89,7 +99,12 @@ def _exact(fact: Fact, facts: Facts) -> Worlds:
     judged = knowledge.known("trl", fact.version)
     if judged is not None:
         release = knowledge.trl(judged)
-        return Worlds(World(fact.version, release, _assumed_transformers(release, facts)), facts, fact.origin, candidates=(judged,))
+        return Worlds(
+            World(fact.version, release, _assumed_transformers(release, facts)),
+            facts,
+            fact.origin,
+            candidates=(judged,),
+        )
     if _version(fact.version) > _version(knowledge.newest("trl")):
         newest = knowledge.newest("trl")
         note = f"trl {fact.version} ({fact.origin}) is newer than {newest}, the newest release this version of trl-lint knows: only what holds in every release is reported"
@@ -103,10 +118,20 @@ def _exact(fact: Fact, facts: Facts) -> Worlds:
 
 def _outside(fact: Fact, facts: Facts, specifier: SpecifierSet) -> Worlds:
     newest = knowledge.newest("trl")
-    if any(specifier.contains(v) for v in (f"{_version(newest).major}.{_version(newest).minor + 1}", f"{_version(newest).major + 1}.0", "99.0")):
+    if any(
+        specifier.contains(v)
+        for v in (f"{_version(newest).major}.{_version(newest).minor + 1}", f"{_version(newest).major + 1}.0", "99.0")
+    ):
         note = f"trl{fact.specifier} ({fact.origin}) asks for more than {newest}, the newest release this version of trl-lint knows: only what holds in every release is reported"
         release = knowledge.trl(newest)
-        return Worlds(World(newest, release, _assumed_transformers(release, facts)), facts, fact.origin, bounded=False, notes=(note,), candidates=(newest,))
+        return Worlds(
+            World(newest, release, _assumed_transformers(release, facts)),
+            facts,
+            fact.origin,
+            bounded=False,
+            notes=(note,),
+            candidates=(newest,),
+        )
     note = f"trl{fact.specifier} ({fact.origin}) names no release that this version of trl-lint knows: not judged"
     return Worlds(None, facts, fact.origin, notes=(note,))
 
@@ -177,7 +202,7 @@ def _assumed_transformers(release: TrlRelease, facts: Facts) -> str | None:
     return allowed[0] if fact is not None else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def _superseded(version: str) -> str | None:
     """The day on which the release after this one came out; None for the newest."""
     listed = knowledge.releases("trl")
@@ -187,20 +212,20 @@ def _superseded(version: str) -> str | None:
     return knowledge.dated("trl", listed[listed.index(judged) + 1])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _allowed(required: str, own: str) -> tuple[str, ...]:
     first, second = _specifier(required), _specifier(own)
     return tuple(v for v in knowledge.releases("transformers") if first.contains(v) and second.contains(v))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _specifier(text: str) -> SpecifierSet:
     from packaging.specifiers import SpecifierSet
 
     return SpecifierSet(text)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _version(text: str) -> Version:
     from packaging.version import Version
 

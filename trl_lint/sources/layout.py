@@ -92,7 +92,12 @@ def _joined(text: str) -> str | None:
     if "\n" not in text:
         return text
     lines = [line.strip() for line in text.splitlines()]
-    if len(lines) != 3 or not lines[0].endswith(("(", "[", "{")) or lines[1].endswith(",") or not lines[2].startswith((")", "]", "}")):
+    if (
+        len(lines) != 3
+        or not lines[0].endswith(("(", "[", "{"))
+        or lines[1].endswith(",")
+        or not lines[2].startswith((")", "]", "}"))
+    ):
         return None
     return "".join(lines)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ast
 
 MARK = b"trl"
 
@@ -22,6 +25,8 @@ def can_hold_site(code: str) -> bool:
 
     Raises TooDeep for nesting that Python's own parser refuses: libcst would take exponential time or overflow there.
     """
+    import ast
+
     try:
         tree = ast.parse(code)
     except SyntaxError as error:
@@ -36,6 +41,8 @@ def can_hold_site(code: str) -> bool:
 
 
 def _imports_trl(node: ast.stmt) -> bool:
+    import ast
+
     if isinstance(node, ast.ImportFrom):
         return node.level == 0 and node.module is not None and _is_trl(node.module)
     return isinstance(node, ast.Import) and any(_is_trl(alias.name) for alias in node.names)

@@ -10,7 +10,23 @@ from typing import Any
 
 import libcst as cst
 
-from trl_lint.model import Argument, Derived, Known, Object, OneOf, Place, Site, SiteKind, Span, Symbol, Table, Unknown, Value, Written
+from trl_lint.model import (
+    Argument,
+    Derived,
+    Known,
+    Object,
+    OneOf,
+    Place,
+    PlaceKind,
+    Site,
+    SiteKind,
+    Span,
+    Symbol,
+    Table,
+    Unknown,
+    Value,
+    Written,
+)
 from trl_lint.sources.module import Module, Unparsable
 from trl_lint.sources.positions import positions
 from trl_lint.sources.scopes import Binding, Here, Outline, Point, Scope, Store, dotted, outline, reaching
@@ -38,7 +54,18 @@ def read(text: Text) -> Module:
 
 # Classes that matter ------------------------------------------------------------------------------------------------
 
-_QUANTIZATION = frozenset({"BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "TorchAoConfig", "Mxfp4Config", "QuantoConfig", "FineGrainedFP8Config"})
+_QUANTIZATION = frozenset(
+    {
+        "BitsAndBytesConfig",
+        "GPTQConfig",
+        "AwqConfig",
+        "HqqConfig",
+        "TorchAoConfig",
+        "Mxfp4Config",
+        "QuantoConfig",
+        "FineGrainedFP8Config",
+    }
+)
 _PASS_THROUGH = frozenset({"to", "cuda", "train", "eval", "requires_grad_", "cpu", "merge_and_unload"})
 _MODEL_WRAPPERS = frozenset({"peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"})
 
@@ -111,7 +138,14 @@ class _Reader:
         self.depth = 0
 
     def module(self) -> Module:
-        unsloth = next((f"`import {b.target.partition('.')[0]}`" for b in self._imports() if b.target.partition(".")[0] == "unsloth"), None)
+        unsloth = next(
+            (
+                f"`import {b.target.partition('.')[0]}`"
+                for b in self._imports()
+                if b.target.partition(".")[0] == "unsloth"
+            ),
+            None,
+        )
         for call, here in self.found.calls:
             klass = self.classify(call.func, here.scope, here.point)
             if klass is None:
@@ -120,7 +154,10 @@ class _Reader:
                 self.parser_sites(call, here)
             else:
                 self.site(call, klass, here)
-        sites = sorted({id(s): s for s in (*self._sites.values(), *(p for p in self._parsed.values() if p))}.values(), key=lambda s: s.span.start)
+        sites = sorted(
+            {id(s): s for s in (*self._sites.values(), *(p for p in self._parsed.values() if p))}.values(),
+            key=lambda s: s.span.start,
+        )
         parsed = {s.variable for s in self._parsed.values() if s is not None and s.variable is not None}
         reads = {v: frozenset(self.found.reads.get(v, ())) for v in sorted(parsed)}
         return Module(self.text.path, (*self.import_sites(), *sites), unsloth, reads)
@@ -217,7 +254,7 @@ class _Reader:
                 open_ = "positional arguments are unpacked into it"
             else:
                 name = arg.keyword.value if arg.keyword is not None else str(index)
-                kind = "keyword" if arg.keyword is not None else "positional"
+                kind: PlaceKind = "keyword" if arg.keyword is not None else "positional"
                 place = Place(kind, self.span(arg), self.span(arg.value), container, self.binding_of(arg.value, here))
                 arguments[name] = Argument(name, self.value(arg.value, here), place)
         binding = self.found.assigned.get(id(call))
@@ -271,7 +308,9 @@ class _Reader:
             table = self._mutate(before.value.value, replace_tail(store), sure)
             arguments[name] = replace(before, value=Known(table, before.value.origin))
         elif store.kind in ("item", "update", "opaque"):
-            arguments[name] = Argument(name, Unknown("it is changed after it was built"), _nowhere(self.span(store.node)), conditional=True)
+            arguments[name] = Argument(
+                name, Unknown("it is changed after it was built"), _nowhere(self.span(store.node)), conditional=True
+            )
 
     def import_sites(self) -> list[Site]:
         """One site for each name imported from TRL, so that moved and removed names can be judged and rewritten."""
@@ -286,7 +325,19 @@ class _Reader:
             for alias in node.names:
                 if isinstance(alias.name, cst.Name):
                     name = alias.name.value
-                    sites.append(Site("import", name, f"{module}.{name}", self.span(alias), whole, {}, None, here.lenient, here.scope.function))
+                    sites.append(
+                        Site(
+                            "import",
+                            name,
+                            f"{module}.{name}",
+                            self.span(alias),
+                            whole,
+                            {},
+                            None,
+                            here.lenient,
+                            here.scope.function,
+                        )
+                    )
         return sites
 
     # parsers ---------------------------------------------------------------------------------------------------------
@@ -300,7 +351,11 @@ class _Reader:
         given = next((a.value for a in call.args if a.keyword is None or a.keyword.value in ("dataclass_types",)), None)
         if isinstance(given, cst.Name):
             bindings, _owner = reaching(here.scope, given.value, here.point)
-            if len(bindings) == 1 and bindings[0].kind == "assign" and isinstance(bindings[0].node, (cst.Tuple, cst.List)):
+            if (
+                len(bindings) == 1
+                and bindings[0].kind == "assign"
+                and isinstance(bindings[0].node, (cst.Tuple, cst.List))
+            ):
                 given = bindings[0].node
         if isinstance(given, (cst.Tuple, cst.List)):
             return [e.value for e in given.elements]
@@ -341,7 +396,9 @@ class _Reader:
                     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
                         continue
                     owner = call.func.value
-                    same = owner is parser or (bound is not None and isinstance(owner, cst.Name) and owner.value == bound.name)
+                    same = owner is parser or (
+                        bound is not None and isinstance(owner, cst.Name) and owner.value == bound.name
+                    )
                     if not same or not call.func.attr.value.startswith("parse"):
                         continue
                     if binding.kind == "unpack" and binding.index == index:
@@ -364,7 +421,12 @@ class _Reader:
             if not isinstance(node, cst.Name) or node.value in ("True", "False", "None"):
                 break
             bindings, owner = reaching(scope, node.value, point)
-            if owner is None or len(owner.bindings[node.value]) != 1 or bindings[0].kind != "assign" or bindings[0].node is None:
+            if (
+                owner is None
+                or len(owner.bindings[node.value]) != 1
+                or bindings[0].kind != "assign"
+                or bindings[0].node is None
+            ):
                 return None
             binding = bindings[0]
             node, scope, point = binding.node, binding.scope, binding.point  # type: ignore[assignment]
@@ -423,7 +485,11 @@ class _Reader:
         bindings, _owner = reaching(here.scope, node.value, here.point)
         if not bindings:
             path = self._starred(node.value)
-            return self._known(Symbol(path), node) if path is not None else Unknown(f"`{node.value}` is not bound in this file")
+            return (
+                self._known(Symbol(path), node)
+                if path is not None
+                else Unknown(f"`{node.value}` is not bound in this file")
+            )
         if len(bindings) > MOST_ALTERNATIVES:
             return Unknown(f"`{node.value}` is bound in many places")
         values = [self._bound(b, here) for b in bindings]
@@ -450,7 +516,9 @@ class _Reader:
             case "unpack" if isinstance(binding.node, cst.Call):
                 return self._unpack(binding.node, binding.index, at, binding.name)
             case "import":
-                return Known(Symbol(binding.target), Derived("an import")) if binding.target else Unknown("a star import")
+                return (
+                    Known(Symbol(binding.target), Derived("an import")) if binding.target else Unknown("a star import")
+                )
             case "param":
                 return self._parameter(binding)
             case "def" | "class" if isinstance(binding.node, (cst.FunctionDef, cst.ClassDef)):
@@ -460,7 +528,11 @@ class _Reader:
     def _unpack(self, call: cst.Call, index: int, at: Here, name: str) -> Value:
         klass = self.classify(call.func, at.scope, at.point)
         if klass is not None and klass.kind == "model" and klass.origin.startswith("unsloth."):
-            return Known(Object(self.site(call, klass, self.found.heres[id(call)])), Written(self.span(call))) if index == 0 else Unknown(f"`{name}` comes with the model")
+            return (
+                Known(Object(self.site(call, klass, self.found.heres[id(call)])), Written(self.span(call)))
+                if index == 0
+                else Unknown(f"`{name}` comes with the model")
+            )
         if isinstance(call.func, cst.Attribute) and call.func.attr.value.startswith("parse"):
             parser = self._parser_call(call.func.value, at)
             if parser is not None:
@@ -489,7 +561,9 @@ class _Reader:
         if isinstance(binding.node, cst.BaseExpression):
             default = self.value(binding.node, Here(binding.scope.parent or binding.scope, binding.point, None))
             likely = default if isinstance(default, Known) else None
-        if not isinstance(function, cst.FunctionDef) or (binding.scope.parent is not None and binding.scope.parent.kind == "class"):
+        if not isinstance(function, cst.FunctionDef) or (
+            binding.scope.parent is not None and binding.scope.parent.kind == "class"
+        ):
             return Unknown(f"`{binding.name}` is a parameter", likely)
         name = function.name.value
         calls = self._calls(name)
@@ -517,8 +591,8 @@ class _Reader:
     def _string(self, node: cst.BaseExpression, here: Here) -> Value:
         match node:
             case cst.SimpleString():
-                value = node.evaluated_value
-                return self._known(value, node) if isinstance(value, str) else Unknown("it is bytes")
+                text = node.evaluated_value
+                return self._known(text, node) if isinstance(text, str) else Unknown("it is bytes")
             case cst.ConcatenatedString():
                 left, right = self._string(node.left, here), self._string(node.right, here)
                 if isinstance(left, Known) and isinstance(right, Known):
@@ -530,8 +604,16 @@ class _Reader:
                     if isinstance(part, cst.FormattedStringText):
                         parts.append(part.value)
                         continue
-                    value = self.value(part.expression, here) if isinstance(part, cst.FormattedStringExpression) else Unknown("")
-                    plain = isinstance(part, cst.FormattedStringExpression) and part.conversion is None and part.format_spec is None
+                    value = (
+                        self.value(part.expression, here)
+                        if isinstance(part, cst.FormattedStringExpression)
+                        else Unknown("")
+                    )
+                    plain = (
+                        isinstance(part, cst.FormattedStringExpression)
+                        and part.conversion is None
+                        and part.format_spec is None
+                    )
                     if not plain or not isinstance(value, Known) or not isinstance(value.value, (str, int)):
                         return Unknown(f"`{self.code(node)}` is put together at run time")
                     parts.append(str(value.value))
@@ -539,16 +621,18 @@ class _Reader:
         return Unknown("it is no string")
 
     def _unary(self, node: cst.UnaryOperation, here: Here) -> Value:
-        function = {cst.Not: operator.not_, cst.Minus: operator.neg, cst.Plus: operator.pos}.get(type(node.operator))
-        return self._apply(node, function, [self.value(node.expression, here)])
+        return self._apply(node, _UNARY.get(type(node.operator)), [self.value(node.expression, here)])
 
     def _arithmetic(self, node: cst.BinaryOperation, here: Here) -> Value:
         function = _ARITHMETIC.get(type(node.operator))
         left, right = self.value(node.left, here), self.value(node.right, here)
         if isinstance(node.operator, cst.BitOr) and _table(left) is not None and _table(right) is not None:
             first, second = _table(left), _table(right)
-            assert first is not None and second is not None
-            return self._known(Table({**first.entries, **second.entries}, self.span(node), first.open or second.open), node)
+            assert first is not None
+            assert second is not None
+            return self._known(
+                Table({**first.entries, **second.entries}, self.span(node), first.open or second.open), node
+            )
         return self._apply(node, function, [left, right])
 
     def _boolean(self, node: cst.BooleanOperation, here: Here) -> Value:
@@ -567,10 +651,14 @@ class _Reader:
 
     def _apply(self, node: cst.BaseExpression, function: Callable[..., object] | None, values: list[Value]) -> Value:
         if function is None or not all(isinstance(v, Known) and _plain(v.value) for v in values):
-            reason = next((v.why for v in values if isinstance(v, Unknown)), f"`{self.code(node)}` is computed at run time")
+            reason = next(
+                (v.why for v in values if isinstance(v, Unknown)), f"`{self.code(node)}` is computed at run time"
+            )
             return Unknown(reason)
         operands = [v.value for v in values if isinstance(v, Known)]
-        if any(isinstance(o, int) and abs(o) > 10**12 for o in operands) or any(isinstance(o, str) and len(o) > 10_000 for o in operands):
+        if any(isinstance(o, int) and abs(o) > 10**12 for o in operands) or any(
+            isinstance(o, str) and len(o) > 10_000 for o in operands
+        ):
             return Unknown(f"`{self.code(node)}` is too large to compute here")
         try:
             result = function(*operands)
@@ -582,7 +670,9 @@ class _Reader:
         test = self.value(node.test, here)
         if isinstance(test, Known) and _plain(test.value):
             return self.value(node.body if test.value else node.orelse, here)
-        return _merge([self.value(node.body, here), self.value(node.orelse, here)], f"`{self.code(node)}` is decided at run time")
+        return _merge(
+            [self.value(node.body, here), self.value(node.orelse, here)], f"`{self.code(node)}` is decided at run time"
+        )
 
     def _sequence(self, node: cst.Tuple | cst.List | cst.Set, here: Here) -> Value:
         values: list[object] = []
@@ -631,29 +721,53 @@ class _Reader:
     def _mutate(self, table: Table, store: Store, sure: bool) -> Table:
         at = Here(store.scope, store.point, None)
         entries = dict(table.entries)
-        key = self.value(store.key, at) if store.key is not None else None
+        key = (
+            Known(store.key, Derived("a keyword"))
+            if isinstance(store.key, str)
+            else self.value(store.key, at)
+            if store.key is not None
+            else None
+        )
         match store.kind:
             case "item" if isinstance(key, Known) and isinstance(key.value, str) and store.value is not None:
                 whole = self.span(store.node)
-                place = Place("assignment" if not isinstance(store.node, cst.Arg) else "keyword", whole, self.span(store.value), whole.start, self.binding_of(store.value, at))
+                place = Place(
+                    "assignment" if not isinstance(store.node, cst.Arg) else "keyword",
+                    whole,
+                    self.span(store.value),
+                    whole.start,
+                    self.binding_of(store.value, at),
+                )
                 value = self.value(store.value, at)
                 before = entries.get(key.value)
-                entries[key.value] = Argument(key.value, value if sure else _either(before, value), place, conditional=not sure)
+                entries[key.value] = Argument(
+                    key.value, value if sure else _either(before, value), place, conditional=not sure
+                )
                 return Table(entries, table.span, table.open)
             case "update" if store.value is not None:
                 inner = _table(self.value(store.value, at))
                 if inner is None:
                     return Table(entries, table.span, f"it is updated from `{self.code(store.value)}`")
                 for name, argument in inner.entries.items():
-                    entries[name] = argument if sure else replace(argument, conditional=True, value=_either(entries.get(name), argument.value))
+                    entries[name] = (
+                        argument
+                        if sure
+                        else replace(argument, conditional=True, value=_either(entries.get(name), argument.value))
+                    )
                 return Table(entries, table.span, table.open or inner.open)
             case "delete" if isinstance(key, Known) and isinstance(key.value, str):
                 if sure:
                     entries.pop(key.value, None)
                 elif key.value in entries:
-                    entries[key.value] = replace(entries[key.value], conditional=True, value=Unknown("it may be deleted again"))
+                    entries[key.value] = replace(
+                        entries[key.value], conditional=True, value=Unknown("it may be deleted again")
+                    )
                 return Table(entries, table.span, table.open)
-        return Table({n: replace(a, value=Unknown("its mapping is changed at run time")) for n, a in entries.items()}, table.span, "keys are set at run time")
+        return Table(
+            {n: replace(a, value=Unknown("its mapping is changed at run time")) for n, a in entries.items()},
+            table.span,
+            "keys are set at run time",
+        )
 
     # calls -----------------------------------------------------------------------------------------------------------
 
@@ -714,7 +828,9 @@ class _Reader:
         whole = self.span(node)
         for arg in node.args:
             if arg.keyword is not None:
-                place = Place("keyword", self.span(arg), self.span(arg.value), whole.start, self.binding_of(arg.value, at))
+                place = Place(
+                    "keyword", self.span(arg), self.span(arg.value), whole.start, self.binding_of(arg.value, at)
+                )
                 entries[arg.keyword.value] = Argument(arg.keyword.value, self.value(arg.value, at), place)
                 continue
             inner = _table(self.value(arg.value, at))
@@ -776,7 +892,13 @@ class _Reader:
             self._busy.discard(id(stores[0]))
 
     def _class_constant(self, node: cst.ClassDef, name: str, here: Here) -> Value:
-        found = [small for line in node.body.body if isinstance(line, cst.SimpleStatementLine) for small in line.body if _assigns(small, name)]
+        found = [
+            small
+            for line in node.body.body
+            if isinstance(line, cst.SimpleStatementLine)
+            for small in line.body
+            if _assigns(small, name)
+        ]
         if len(found) != 1 or not isinstance(found[0], (cst.Assign, cst.AnnAssign)) or found[0].value is None:
             return Unknown(f"`{node.name.value}.{name}` is set elsewhere")
         return self.value(found[0].value, here)
@@ -821,10 +943,19 @@ class _Reader:
 
 # Small helpers --------------------------------------------------------------------------------------------------------
 
+
+def _small(number: Any, limit: int) -> Any:
+    """The number, unless computing with it here could take for ever."""
+    if abs(number) > limit:
+        raise OverflowError
+    return number
+
+
+_UNARY: dict[type, Callable[..., object]] = {cst.Not: operator.not_, cst.Minus: operator.neg, cst.Plus: operator.pos}
 _ARITHMETIC: dict[type, Callable[..., object]] = {
     cst.Add: operator.add, cst.Subtract: operator.sub, cst.Multiply: operator.mul, cst.Divide: operator.truediv,
-    cst.FloorDivide: operator.floordiv, cst.Modulo: operator.mod, cst.LeftShift: lambda a, b: a << b if b < 64 else None,
-    cst.Power: lambda a, b: a**b if abs(a) <= 10**6 and abs(b) <= 16 else None,
+    cst.FloorDivide: operator.floordiv, cst.Modulo: operator.mod, cst.LeftShift: lambda a, b: a << _small(b, 64),
+    cst.Power: lambda a, b: _small(a, 10**6) ** _small(b, 16),
 }  # fmt: skip
 _COMPARISONS: dict[type, Callable[..., object]] = {
     cst.Equal: operator.eq, cst.NotEqual: operator.ne, cst.LessThan: operator.lt, cst.LessThanEqual: operator.le,
@@ -838,7 +969,11 @@ _BUILTINS: dict[str, Callable[..., object]] = {
 
 def _plain(value: object) -> bool:
     """Whether a value is plain data, that arithmetic can be done with here."""
-    return value is None or isinstance(value, (bool, int, float, str)) or (isinstance(value, tuple) and all(_plain(v) for v in value))
+    return (
+        value is None
+        or isinstance(value, (bool, int, float, str))
+        or (isinstance(value, tuple) and all(_plain(v) for v in value))
+    )
 
 
 def _table(value: Value) -> Table | None:
@@ -896,7 +1031,9 @@ def _annotated(node: cst.ClassDef) -> Iterable[str]:
 def _assigns(node: cst.CSTNode, name: str) -> bool:
     if isinstance(node, cst.AnnAssign):
         return isinstance(node.target, cst.Name) and node.target.value == name
-    return isinstance(node, cst.Assign) and any(isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets)
+    return isinstance(node, cst.Assign) and any(
+        isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets
+    )
 
 
 def _scopes(found: Outline) -> Iterable[Scope]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -59,7 +60,19 @@ class _Editor:
         self.spans = positions(self.tree)
         self.by_span: dict[tuple[int, int, type], cst.CSTNode] = {}
         for node, span in self.spans.items():
-            if isinstance(node, (cst.Call, cst.Dict, cst.Arg, cst.Assign, cst.AnnAssign, cst.ImportAlias, cst.ImportFrom, cst.DictElement)):
+            if isinstance(
+                node,
+                (
+                    cst.Call,
+                    cst.Dict,
+                    cst.Arg,
+                    cst.Assign,
+                    cst.AnnAssign,
+                    cst.ImportAlias,
+                    cst.ImportFrom,
+                    cst.DictElement,
+                ),
+            ):
                 self.by_span[span.start, span.start + span.length, type(node)] = node
         self.changes: dict[int, _Changes] = {}
         self.direct: dict[tuple[int, int], str] = {}
@@ -94,7 +107,7 @@ class _Editor:
         self.direct[start, end] = new
 
     def line(self, offset: int) -> int:
-        return self.text.line_of(self.text.point(offset))[0]
+        return self.text.line_of(offset)[0]
 
     # intents -----------------------------------------------------------------------------------------------------------
 
@@ -178,12 +191,20 @@ class _Editor:
                         return holder, index
             elif isinstance(holder, cst.Dict):
                 for index, item in enumerate(holder.elements):
-                    if isinstance(item, cst.DictElement) and (self.range(item.key)[0], self.range(item.value)[1]) == (start, end):
+                    if isinstance(item, cst.DictElement) and (self.range(item.key)[0], self.range(item.value)[1]) == (
+                        start,
+                        end,
+                    ):
                         return holder, index
         raise CannotEdit(f"{argument.name} is not an element of a call or mapping here")
 
     def drop(self, argument: Argument | None, path: tuple[str, ...]) -> None:
-        if path and argument is not None and isinstance(argument.value, Known) and isinstance(argument.value.value, Table):
+        if (
+            path
+            and argument is not None
+            and isinstance(argument.value, Known)
+            and isinstance(argument.value.value, Table)
+        ):
             table = argument.value.value
             if set(table.entries) == set(path) and table.open is None:
                 self.drop(argument, ())  # nothing would be left of the mapping
@@ -329,7 +350,9 @@ class _Editor:
     def result(self, width: int) -> str:
         edits: list[tuple[int, int, str]] = [(start, end, new) for (start, end), new in self.direct.items()]
         for trainer, config, fields in self.new_configs.values():
-            inner = ", ".join([f"output_dir={self.quote}tmp_trainer{self.quote}", *(f"{n}={v}" for n, v in fields.items())])
+            inner = ", ".join(
+                [f"output_dir={self.quote}tmp_trainer{self.quote}", *(f"{n}={v}" for n, v in fields.items())]
+            )
             self.add(self.call(trainer), "args", f"{config}({inner})")
             self.imports.setdefault("trl", set()).add(config)
         edits += self.import_edits()
@@ -339,7 +362,7 @@ class _Editor:
 
     def apply(self, edits: list[tuple[int, int, str]], width: int) -> str:
         edits = _joined_removals(sorted(set(edits)))
-        for (_, end, _), (start, _, _) in zip(edits, edits[1:], strict=False):
+        for (_, end, _), (start, _, _) in itertools.pairwise(edits):
             if start < end:
                 raise CannotEdit(f"edits overlap at line {self.line(start)}")
         out: list[bytes] = []
@@ -375,7 +398,12 @@ class _Editor:
         elements = _elements(node)
         ranges = [self.element_range(e) for e in elements]
         commas = [self.comma_after(elements, i, ranges) for i in range(len(elements))]
-        if changes.removed and len(changes.removed) == len(elements) and not changes.added and isinstance(node, cst.ImportFrom):
+        if (
+            changes.removed
+            and len(changes.removed) == len(elements)
+            and not changes.added
+            and isinstance(node, cst.ImportFrom)
+        ):
             return self.whole_line(node)
         edits: list[tuple[int, int, str]] = []
         kept = [i for i in range(len(elements)) if i not in changes.removed]
@@ -401,7 +429,9 @@ class _Editor:
             return found if found >= 0 else None
         return None
 
-    def removal(self, index: int, ranges: list[tuple[int, int]], commas: list[int | None], kept: list[int]) -> tuple[int, int, str]:
+    def removal(
+        self, index: int, ranges: list[tuple[int, int]], commas: list[int | None], kept: list[int]
+    ) -> tuple[int, int, str]:
         start, end = ranges[index]
         comma = commas[index]
         after = comma + 1 if comma is not None else end
@@ -423,10 +453,16 @@ class _Editor:
         return ranges[index - 1][1] if commas[index - 1] is None else commas[index - 1] or 0, end, ""
 
     def additions(
-        self, node: cst.CSTNode, elements: Sequence[cst.CSTNode], ranges: list[tuple[int, int]], commas: list[int | None], kept: list[int], added: dict[str, str]
+        self,
+        node: cst.CSTNode,
+        elements: Sequence[cst.CSTNode],
+        ranges: list[tuple[int, int]],
+        commas: list[int | None],
+        kept: list[int],
+        added: dict[str, str],
     ) -> list[tuple[int, int, str]]:
         texts = [self.spelled(node, name, value) for name, value in added.items()]
-        anchor = max((i for i in kept if not (isinstance(elements[i], cst.Arg) and elements[i].star == "**")), default=None)  # type: ignore[attr-defined]
+        anchor = max((i for i in kept if not _is_splat(elements[i])), default=None)
         if anchor is None:
             anchor = kept[-1] if kept else None
         if anchor is None:
@@ -465,7 +501,7 @@ class _Editor:
 
     def opening(self, node: cst.CSTNode) -> int:
         """The offset just inside an empty bracket."""
-        start, end = self.range(node)
+        start, _end = self.range(node)
         if isinstance(node, cst.Call):
             return self.data.index(b"(", self.range(node.func)[1]) + 1
         return start + 1
@@ -493,7 +529,9 @@ class _Editor:
             edits += self.needed(module, sorted(names))
         return edits
 
-    def moved(self, statement: cst.ImportFrom, aliases: list[cst.ImportAlias], module: str) -> list[tuple[int, int, str]]:
+    def moved(
+        self, statement: cst.ImportFrom, aliases: list[cst.ImportAlias], module: str
+    ) -> list[tuple[int, int, str]]:
         """Names leave for another module: the whole statement if all do, else a statement of their own behind it."""
         assert not isinstance(statement.names, cst.ImportStar)
         start, end = self.range(statement)
@@ -536,7 +574,11 @@ class _Editor:
                 else:
                     self.changed(statement).added[name] = ""
             return edits
-        imports = [line for line in _top_lines(self.tree) if any(isinstance(n, (cst.Import, cst.ImportFrom)) for n in line.body)]
+        imports = [
+            line
+            for line in _top_lines(self.tree)
+            if any(isinstance(n, (cst.Import, cst.ImportFrom)) for n in line.body)
+        ]
         if not imports:
             raise CannotEdit("there is no import to put another one beside")
         end = self.range(imports[-1].body[-1])[1]
@@ -553,6 +595,10 @@ def _elements(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
         case cst.ImportFrom() if not isinstance(node.names, cst.ImportStar):
             return node.names
     raise CannotEdit("nothing can be added or removed here")
+
+
+def _is_splat(element: cst.CSTNode) -> bool:
+    return isinstance(element, cst.Arg) and element.star == "**"
 
 
 def _joined_removals(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:

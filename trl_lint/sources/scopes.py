@@ -56,7 +56,7 @@ class Store:
 
     kind: Literal["attribute", "item", "update", "delete", "opaque"]
     tail: tuple[str, ...]
-    key: cst.BaseExpression | None
+    key: cst.BaseExpression | str | None
     value: cst.BaseExpression | None
     node: cst.CSTNode
     point: Point
@@ -162,8 +162,11 @@ def reaching(scope: Scope, name: str, point: Point | None) -> tuple[list[Binding
 
 
 _SKIPPED = frozenset(
-    "lpar rpar lbracket rbracket lbrace rbrace comma equal operator leading_lines lines_after_decorators header footer "
-    "indent trailing_whitespace semicolon colon star attr keyword dot asynchronous annotation returns".split()
+    (
+        *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "equal", "operator", "leading_lines"),
+        *("lines_after_decorators", "header", "footer", "indent", "trailing_whitespace", "semicolon", "colon", "star"),
+        *("attr", "keyword", "dot", "asynchronous", "annotation", "returns"),
+    )
 )
 _LEAVES = (cst.Integer, cst.Float, cst.SimpleString, cst.Ellipsis)
 _FIELDS: dict[type, tuple[str, ...]] = {}
@@ -212,7 +215,10 @@ class _Walk:
         if branch is not None:
             self.path = (*path, (branch, arm))
         self.lenient = lenient or before
-        self.body(block.body if isinstance(block, cst.IndentedBlock) else [cst.SimpleStatementLine(block.body)])  # type: ignore[attr-defined]
+        if isinstance(block, cst.SimpleStatementSuite):
+            self.body([cst.SimpleStatementLine(block.body)])
+        else:
+            self.body(block.body)
         self.path, self.lenient = path, before
 
     def compound(self, node: cst.CSTNode) -> None:
@@ -239,11 +245,14 @@ class _Walk:
             case cst.Try() | cst.TryStar():
                 self.try_(node)
             case cst.Match():
-                self.expression(node.subject)
-                self.branches += 1
-                branch = self.branches
-                for index, case in enumerate(node.cases):
-                    self.block(case.body, branch, f"case {index}")
+                self.match(node)
+
+    def match(self, node: cst.Match) -> None:
+        self.expression(node.subject)
+        self.branches += 1
+        branch = self.branches
+        for index, case in enumerate(node.cases):
+            self.block(case.body, branch, f"case {index}")
 
     def loop(self, body: cst.BaseSuite, orelse: cst.Else | None) -> None:
         self.branches += 1
@@ -274,9 +283,14 @@ class _Walk:
         self.branches += 1
         branch = self.branches
         caught = {name for handler in node.handlers for name in _caught(handler)}
-        shim = "its error is caught" if caught & {"TypeError", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", ""} else None
+        shim = (
+            "its error is caught"
+            if caught & {"TypeError", "ImportError", "ModuleNotFoundError", "AttributeError", "Exception", ""}
+            else None
+        )
         self.block(node.body, branch, "try", shim)
-        for index, handler in enumerate(node.handlers):
+        handlers: Sequence[cst.ExceptHandler | cst.ExceptStarHandler] = node.handlers
+        for index, handler in enumerate(handlers):
             if handler.name is not None:
                 self.targets(handler.name.name, None)
             self.block(handler.body, branch, f"except {index}", shim)
@@ -299,7 +313,9 @@ class _Walk:
         self.scope.bind(Binding("class", node.name.value, node, self.point(), self.scope))
         self.enter("class", node, None, node.body)
 
-    def enter(self, kind: Literal["function", "class"], node: cst.CSTNode, params: cst.Parameters | None, body: cst.BaseSuite) -> None:
+    def enter(
+        self, kind: Literal["function", "class"], node: cst.CSTNode, params: cst.Parameters | None, body: cst.BaseSuite
+    ) -> None:
         outer, path, lenient = self.scope, self.path, self.lenient
         self.scope = Scope(kind, node, outer, self.point())
         self.path, self.lenient = (), None if kind == "function" else lenient
@@ -364,7 +380,9 @@ class _Walk:
     def here(self) -> Here:
         return Here(self.scope, self.point(), self.lenient)
 
-    def targets(self, target: cst.CSTNode, value: cst.BaseExpression | None, statement: cst.CSTNode | None = None) -> None:
+    def targets(
+        self, target: cst.CSTNode, value: cst.BaseExpression | None, statement: cst.CSTNode | None = None
+    ) -> None:
         match target:
             case cst.Name():
                 kind: BindingKind = "opaque" if value is None else "assign"
@@ -383,7 +401,9 @@ class _Walk:
             case cst.StarredElement():
                 self.targets(target.value, None)
 
-    def unpack(self, target: cst.Tuple | cst.List, value: cst.BaseExpression | None, statement: cst.CSTNode | None) -> None:
+    def unpack(
+        self, target: cst.Tuple | cst.List, value: cst.BaseExpression | None, statement: cst.CSTNode | None
+    ) -> None:
         paired = isinstance(value, (cst.Tuple, cst.List)) and len(value.elements) == len(target.elements)
         for index, element in enumerate(target.elements):
             if paired and isinstance(value, (cst.Tuple, cst.List)):
@@ -438,7 +458,7 @@ class _Walk:
         if method == "update":
             for arg in call.args:
                 if arg.keyword is not None:
-                    key = cst.SimpleString(repr(arg.keyword.value))
+                    key = arg.keyword.value
                     self._add(root, Store("item", tuple(tail), key, arg.value, arg, self.point(), self.scope))
                 else:
                     self._add(root, Store("update", tuple(tail), None, arg.value, statement, self.point(), self.scope))
@@ -484,7 +504,11 @@ class _Walk:
             return
         for alias in node.names:
             symbol = alias.name.value if isinstance(alias.name, cst.Name) else ""
-            name = alias.asname.name.value if alias.asname is not None and isinstance(alias.asname.name, cst.Name) else symbol
+            name = (
+                alias.asname.name.value
+                if alias.asname is not None and isinstance(alias.asname.name, cst.Name)
+                else symbol
+            )
             self.scope.bind(Binding("import", name, node, self.point(), self.scope, target=f"{module}.{symbol}"))
 
     # expressions -----------------------------------------------------------------------------------------------------
@@ -553,7 +577,17 @@ def _is_main(test: cst.BaseExpression) -> bool:
 
 def _mentions_version(test: cst.BaseExpression) -> bool:
     """Whether a condition looks at what is installed: the classic shims ask a version, a signature or the fields."""
-    words = {"version", "Version", "parse", "signature", "fields", "hasattr", "__version__", "__dataclass_fields__", "parameters"}
+    words = {
+        "version",
+        "Version",
+        "parse",
+        "signature",
+        "fields",
+        "hasattr",
+        "__version__",
+        "__dataclass_fields__",
+        "parameters",
+    }
     return any(name.lower().endswith("version") or name in words for name in _names(test)) or any(
         "version" in name.lower() for name in _names(test)
     )

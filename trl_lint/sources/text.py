@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tokenize
 from bisect import bisect_right
 from functools import cached_property
@@ -39,46 +40,48 @@ class Text:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Code point offset of the start of every line; a line ends at \\n, \\r\\n or \\r, as Python's own tokenizer has it."""
+        """Offset into `utf8` of the start of every line; a line ends at \\n, \\r\\n or \\r, as Python's own tokenizer has it."""
         starts = [0]
-        position = self.code.find("\n")
-        if "\r" not in self.code:
+        if b"\r" not in self.utf8:
+            position = self.utf8.find(b"\n")
             while position >= 0:
                 starts.append(position + 1)
-                position = self.code.find("\n", position + 1)
+                position = self.utf8.find(b"\n", position + 1)
             return starts
-        offset = 0
-        for line in io.StringIO(self.code, newline=""):
-            offset += len(line)
-            starts.append(offset)
-        if starts[-1] == len(self.code) and not self.code.endswith(("\n", "\r")):
-            starts.pop()
+        for found in re.finditer(rb"\r\n|\r|\n", self.utf8):
+            starts.append(found.end())
         return starts
 
-    def point(self, utf8_offset: int) -> int:
+    def point(self, offset: int) -> int:
         """The code point offset of an offset into `utf8`."""
-        return utf8_offset if self._ascii else len(self.utf8[:utf8_offset].decode())
+        return offset if self._ascii else len(self.utf8[:offset].decode())
 
-    def byte(self, point: int) -> int:
-        """The offset in the file's own bytes of a code point offset."""
-        return self._bom + (point if self._ascii else len(self.code[:point].encode(self.encoding)))
+    def byte(self, offset: int) -> int:
+        """The offset in the file's own bytes of an offset into `utf8`."""
+        if self.encoding == "utf-8" or self._ascii:
+            return self._bom + offset
+        return self._bom + len(self.utf8[:offset].decode().encode(self.encoding))
 
-    def line_of(self, point: int) -> tuple[int, int]:
-        """1-based line and column of a code point offset."""
-        line = bisect_right(self._starts, point)
-        return line, point - self._starts[line - 1] + 1
+    def line_of(self, offset: int) -> tuple[int, int]:
+        """1-based line and column, in code points, of an offset into `utf8`."""
+        line = bisect_right(self._starts, offset)
+        start = self._starts[line - 1]
+        return line, (offset - start if self._ascii else len(self.utf8[start:offset].decode())) + 1
 
     def line_text(self, line: int) -> str:
         """The text of a 1-based line, its line end included."""
         start = self._starts[line - 1]
-        return self.code[start : self._starts[line]] if line < len(self._starts) else self.code[start:]
+        return (self.utf8[start : self._starts[line]] if line < len(self._starts) else self.utf8[start:]).decode()
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset into `utf8` of a 1-based line and column."""
+        return self._starts[line - 1] + len(self.line_text(line)[: column - 1].encode())
 
     def span(self, start: int, end: int) -> Span:
         """The span of the offsets `start` to `end` into `utf8`."""
-        first, last = self.point(start), self.point(end)
-        line, column = self.line_of(first)
-        end_line, end_column = self.line_of(last)
-        return Span(self.path, self.byte(first), self.byte(last), line, column, end_line, end_column)
+        line, column = self.line_of(start)
+        end_line, end_column = self.line_of(end)
+        return Span(self.path, self.byte(start), self.byte(end), line, column, end_line, end_column)
 
     def utf8_of_byte(self, byte: int) -> int:
         """The offset into `utf8` of an offset in the file's own bytes: the way back from a span."""

@@ -1,0 +1,115 @@
+"""Paths as a person gives them in; the files to read out, as git sees them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+
+SUFFIXES = (".py",)
+_NEVER = frozenset(
+    {"__pycache__", "node_modules", "site-packages", ".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv"}
+)
+
+
+class NoSuchPath(Exception):
+    """A path that is not there."""
+
+
+def discover(paths: Iterable[str], excluded: Iterable[str], skipped: list[tuple[str, str]]) -> Iterator[str]:
+    """Every file to look at, once, in order. Files named outright are looked at if we can read their kind.
+
+    Raises NoSuchPath. What cannot be entered is added to `skipped` with the reason.
+    """
+    excludes = matcher(tuple(excluded))
+    seen: set[str] = set()
+    for path in paths:
+        if not os.path.lexists(path):
+            raise NoSuchPath(f"{path}: no such file or directory")
+        found = sorted(_walk(path, skipped)) if os.path.isdir(path) else [path]
+        for file in found:
+            name = os.path.normpath(file)
+            if name in seen or not (name.endswith(SUFFIXES) or (file == path and _is_script(path))) or excludes(name):
+                continue
+            seen.add(name)
+            yield name
+
+
+def _walk(folder: str, skipped: list[tuple[str, str]]) -> Iterable[str]:
+    listed = _git(folder)
+    return listed if listed is not None else _by_hand(folder, skipped)
+
+
+def _git(folder: str) -> list[str] | None:
+    """The files of a folder that git tracks or would track; None outside a repository or without git."""
+    command = [
+        "git",
+        "-c",
+        "core.quotepath=off",
+        "-C",
+        folder,
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--deduplicate",
+    ]
+    try:
+        done = subprocess.run([*command, "--", *(f"*{s}" for s in SUFFIXES)], capture_output=True, check=False)
+    except OSError:
+        return None
+    if done.returncode != 0:
+        return None
+    prefix = "" if folder in (".", "./") else folder
+    names = [os.path.join(prefix, os.fsdecode(n)) for n in done.stdout.split(b"\0") if n]
+    return [n for n in names if os.path.lexists(n)]
+
+
+def _by_hand(folder: str, skipped: list[tuple[str, str]]) -> Iterator[str]:
+    """A walk that follows no links, skips what no project writes itself, and honours .gitignore files at the top."""
+    ignored = matcher(tuple(_lines(os.path.join(folder, ".gitignore"))))
+    for root, folders, files in os.walk(
+        folder, onerror=lambda e: skipped.append((str(e.filename), e.strerror or "cannot be read"))
+    ):
+        folders[:] = [
+            f
+            for f in folders
+            if f not in _NEVER and not f.startswith(".") and not os.path.exists(os.path.join(root, f, "pyvenv.cfg"))
+        ]
+        for file in files:
+            path = os.path.join(root, file)
+            if file.endswith(SUFFIXES) and not ignored(os.path.relpath(path, folder)):
+                yield path
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+@lru_cache(maxsize=64)
+def matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a path is matched by gitignore-style patterns."""
+    given = [p for p in patterns if p.strip()]
+    if not given:
+        return lambda path: False
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(given).match_file
+
+
+def _is_script(path: str) -> bool:
+    """A file without a suffix that says it is Python in its first line."""
+    if "." in os.path.basename(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(200)
+    except OSError:
+        return False
+    return first.startswith(b"#!") and b"python" in first

@@ -1,0 +1,178 @@
+"""A judged file in; its text with every allowed fix that proved right, and a ledger of what was done and what was not, out.
+
+Fixes go to a fixpoint in memory: all intents of a round become one text, which is read, linked and judged again. A fix
+that does not make its finding go away, or brings a new error in any world that the pins allow, is not kept.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from trl_lint.fixing.width import line_width
+from trl_lint.model import Finding, Fix, Severity
+from trl_lint.rulebook.files import Context, Examined, errors_in_every_world, examine
+from trl_lint.sources.module import Unparsable
+from trl_lint.sources.python_edits import CannotEdit, as_edit, edit
+from trl_lint.sources.text import Text
+
+ROUNDS = 10
+
+
+class NoFixpoint(RuntimeError):
+    """Ten rounds did not settle: two rules undo each other's fixes. An error of the rulebook, never of the file."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """One file after fixing. `examined` is the last state; reasons in `held_back` and `failed` are for people."""
+
+    before: bytes
+    after: bytes
+    examined: Examined
+    applied: tuple[Finding, ...]
+    held_back: tuple[tuple[Finding, str], ...]
+    failed: tuple[tuple[Finding, str], ...]
+
+
+def fix_file(examined: Examined, context: Context, *, unsafe: bool) -> Fixed:
+    """Apply what may be applied. Raises NoFixpoint."""
+    before = examined.text.data
+    applied: list[Finding] = []
+    failed: dict[tuple[object, ...], tuple[Finding, str]] = {}
+    for _ in range(ROUNDS):
+        wanted = [f for f in examined.findings if _allowed(f, unsafe=unsafe) is None and _key(f) not in failed]
+        if not wanted:
+            break
+        examined, done, refused = _round(examined, wanted, context)
+        applied += done
+        failed.update({_key(f): (f, why) for f, why in refused})
+        if not done and not refused:
+            break
+    else:
+        raise NoFixpoint(
+            f"{examined.path}: the fixes of {', '.join(sorted({f.rule for f in wanted}))} do not settle; please report this"
+        )
+    left = [
+        (f, why) for f in examined.findings if f.fix is not None and (why := _allowed(f, unsafe=unsafe)) is not None
+    ]
+    standing = {_key(f) for f in examined.findings}
+    return Fixed(
+        before,
+        examined.text.data,
+        examined,
+        tuple(applied),
+        tuple(left),
+        tuple(v for k, v in failed.items() if k in standing),
+    )
+
+
+def plan(examined: Examined, context: Context) -> tuple[Finding, ...]:
+    """The findings with the edits that each fix would make on its own, checked as a fix would be; unwritable ones say why."""
+    planned: list[Finding] = []
+    for finding in examined.findings:
+        if finding.fix is None or finding.held_back is not None:
+            planned.append(finding)
+            continue
+        try:
+            after = _verified(examined, [finding], context)
+        except CannotEdit as error:
+            planned.append(replace(finding, held_back=str(error)))
+            continue
+        edits = (as_edit(examined.path, examined.text.data, after.text.data),)
+        planned.append(replace(finding, fix=replace(finding.fix, edits=edits)))
+    return tuple(planned)
+
+
+def _allowed(finding: Finding, *, unsafe: bool) -> str | None:
+    """Why a fix may not be written now; None if it may."""
+    if finding.fix is None:
+        return "no fix"
+    if finding.certainty == "possible":
+        return "only possible"
+    if finding.held_back is not None:
+        return finding.held_back
+    if finding.fix.safety == "unsafe" and not unsafe:
+        return f"{_unsafe(finding.fix)}: --unsafe-fixes"
+    return None
+
+
+def _unsafe(fix: Fix) -> str:
+    if fix.needs:
+        return f"unsafe, needs {', '.join(fix.needs)}"
+    return "unsafe, changes the training" if fix.effect == "training" else "unsafe, changes the numerics"
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    """What a finding is, wherever edits above have moved it."""
+    return finding.rule, finding.fields, finding.message
+
+
+def _round(
+    examined: Examined, wanted: Sequence[Finding], context: Context
+) -> tuple[Examined, list[Finding], list[tuple[Finding, str]]]:
+    """All wanted fixes in one text; if that fails, one after the other, so that one bad fix does not cost the others."""
+    try:
+        return _verified(examined, wanted, context), list(wanted), []
+    except CannotEdit as error:
+        if len(wanted) == 1:
+            return examined, [], [(wanted[0], str(error))]
+    done: list[Finding] = []
+    refused: list[tuple[Finding, str]] = []
+    for finding in wanted:
+        current = next((f for f in examined.findings if _key(f) == _key(finding)), None)
+        if current is None:
+            continue  # another fix has solved it already
+        try:
+            examined = _verified(examined, [current], context)
+            done.append(current)
+        except CannotEdit as error:
+            refused.append((current, str(error)))
+    return examined, done, refused
+
+
+def _verified(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
+    """The file after the fixes, read, linked and judged again. Raises CannotEdit with the reason if it is not right."""
+    intents = [intent for finding in findings if finding.fix is not None for intent in finding.fix.intents]
+    code = edit(examined.text, intents, width=line_width(examined.path))
+    data = _encoded(examined.text, code)
+    text = Text(examined.path, data)
+    try:
+        if _parses(examined.text.code) and not _parses(code):
+            raise CannotEdit("the result does not parse")
+        after = examine(examined.path, text, context)
+    except Unparsable as error:
+        raise CannotEdit(f"the result does not parse: {error}") from None
+    gone = {_key(f) for f in findings}
+    if any(_key(f) in gone for f in after.findings):
+        raise CannotEdit("the finding would still be there")
+    known = {(f.rule, f.fields) for f in examined.findings if f.severity is Severity.error}
+    new = [f for f in after.findings if f.severity is Severity.error and (f.rule, f.fields) not in known]
+    if new:
+        raise CannotEdit(f"it would bring a new error: {new[0].message}")
+    if len(examined.worlds.others) > 0:
+        rules = context.rules_for(examined.path) if context.rules_for is not None else context.rules
+        worse = errors_in_every_world(after, rules) - errors_in_every_world(examined, rules)
+        if worse:
+            world, rule, what = min(worse)
+            raise CannotEdit(
+                f"not right for trl {world.partition('/')[0]}, which the pins also allow ({rule}{f': {what}' if what else ''}): pin trl, or pass --trl"
+            )
+    return after
+
+
+def _parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _encoded(text: Text, code: str) -> bytes:
+    bom = text.data[: len(text.data) - len(text.data.removeprefix(b"\xef\xbb\xbf"))]
+    try:
+        return bom + code.encode(text.encoding)
+    except UnicodeEncodeError:
+        raise CannotEdit(f"the new text cannot be written in {text.encoding}") from None

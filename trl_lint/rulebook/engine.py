@@ -1,0 +1,361 @@
+"""Runs and rules in; findings out, each with its certainty over the worlds that the pins allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from string import Formatter
+from typing import TypeAlias
+
+from trl_lint import knowledge
+from trl_lint.model import Certainty, Finding, Fix, Intent, Known, Related, Safety, Site, Source, Span, Table, Unknown
+from trl_lint.rulebook.pages import Alternative, Rule, Variant
+from trl_lint.runs import Run, View, World
+from trl_lint.runs.items import ITEMS, Item, ItemView
+from trl_lint.runs.logic import UNKNOWN, compiled, names_in, truth
+from trl_lint.runs.run import TRAINING_ARGUMENTS
+from trl_lint.runs.targets import Target, place_for, written
+
+Names: TypeAlias = View | ItemView
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    """A rule that holds, or whose truth is undecided, for one run in one world."""
+
+    rule: Rule
+    variant: Variant
+    names: Names
+    item: Item | None
+    undecided: str | None = None
+
+    @property
+    def key(self) -> object:
+        """What makes two hits of one rule the same in different worlds."""
+        return self.item.attributes.get("name") if self.item is not None else None
+
+
+def judge(run: Run, rules: Iterable[Rule], *, possible: bool = False) -> Iterator[Finding]:
+    """Every finding of one run. `possible` also yields what some unknown value would decide."""
+    world = run.worlds.assumed
+    if world is None:
+        return
+    views: dict[int, View] = {}
+    view = View(run, world)
+    for rule in rules:
+        for hit in _hits(rule, view, possible=possible):
+            certainty = _certainty(hit, run, views)
+            if certainty != "possible" or possible:
+                yield _finding(hit, view, certainty)
+
+
+def _applies(rule: Rule, run: Run) -> bool:
+    if rule.methods is not None and run.method not in rule.methods:
+        return False
+    if run.module.unsloth is not None and not rule.unsloth:
+        return False
+    # A run without a method is a file's imports or a helper's config: only one-per-item rules concern it.
+    return run.method is not None or rule.each is not None
+
+
+def _hits(rule: Rule, view: View, *, possible: bool) -> Iterator[_Hit]:
+    if not _applies(rule, view.run):
+        return
+    variants = [v for v in rule.variants if in_range(v.trl, view.world)]
+    if not variants:
+        return
+    if rule.each is None:
+        yield from _hit(rule, variants, view, None, possible=possible)
+        return
+    for item in ITEMS[rule.each](view):
+        yield from _hit(rule, variants, ItemView(view, item), item, possible=possible)
+
+
+def _hit(rule: Rule, variants: list[Variant], names: Names, item: Item | None, *, possible: bool) -> Iterator[_Hit]:
+    holds = truth(compiled(rule.when)(names))
+    if holds is False or (holds is None and not possible):
+        return
+    for variant in variants:
+        own = truth(compiled(variant.when)(names)) if variant.when is not None else True
+        if own is False:
+            continue
+        if holds and own:
+            yield _Hit(rule, variant, names, item)
+            return
+        if possible:
+            yield _Hit(rule, variant, names, item, _undecided(rule, variant, names))
+            return
+
+
+def in_range(specifier: str, world: World) -> bool:
+    """Whether a world's TRL lies in a page's range. A development version counts as the release that it comes after."""
+    if not specifier:
+        return True
+    return _contains(specifier, knowledge.known("trl", world.version) or world.version)
+
+
+@cache
+def _contains(specifier: str, version: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+def _certainty(hit: _Hit, run: Run, views: dict[int, View]) -> Certainty:
+    """Certain where the rule holds in every world that the pins allow, assumed where only the newest says so."""
+    if hit.undecided is not None:
+        return "possible"
+    if not run.worlds.bounded and (hit.variant.trl or hit.rule.each is not None):
+        return "possible"
+    for index, world in enumerate(run.worlds.others):
+        view = views.setdefault(index, View(run, world))
+        if all(other.key != hit.key for other in _hits(hit.rule, view, possible=False)):
+            return "assumed"
+    return "certain"
+
+
+def _undecided(rule: Rule, variant: Variant, names: Names) -> str:
+    """The first value that the condition would need and the files do not show."""
+    view = names.view if isinstance(names, ItemView) else names
+    for text in (rule.when, variant.when or "True"):
+        read, _guarded = names_in(text)
+        for name in sorted(read):
+            if names.alternatives(name) is UNKNOWN:
+                value = view.value(name)
+                return f"{name}: {value.why}" if isinstance(value, Unknown) else f"{name} may be one of several values"
+    return "several values"
+
+
+# Findings --------------------------------------------------------------------------------------------------------------
+
+
+def _finding(hit: _Hit, view: View, certainty: Certainty) -> Finding:
+    rule, variant = hit.rule, hit.variant
+    span, related = _spans(hit, view)
+    fix, alternatives = _fix(hit, view)
+    run = view.run
+    fields = (str(hit.key),) if hit.key is not None else tuple(n for n in rule.at if "." not in n)
+    return Finding(
+        rule=rule.name, group=rule.group, severity=variant.severity, certainty=certainty, message=fill(variant.message, hit.names),
+        span=span, related=related, method=run.method, runs=(run.id,), fields=fields,
+        fix=fix if certainty != "possible" else None, alternatives=alternatives,
+        assumed=view.world.label if certainty == "assumed" else None, undecided=(hit.undecided or f"trl {view.world.version} is newer than all that is known") if certainty == "possible" else None, gain=rule.gain,
+    )  # fmt: skip
+
+
+def _spans(hit: _Hit, view: View) -> tuple[Span, tuple[Related, ...]]:
+    """The primary span is what the first written name of `at` shows; the other ones are related."""
+    if hit.item is not None:
+        primary = hit.item.argument.place.whole if hit.item.argument is not None else hit.item.site.span
+        return primary, _related(hit, view, {primary})
+    found: list[Span] = []
+    for name in hit.rule.at:
+        target = written(view, name)
+        if target is not None and target.span not in found:
+            found.append(target.span)
+    anchor = view.run.anchor
+    if not found and anchor is not None:
+        found.append(anchor.callee)
+    return found[0], _related(hit, view, {found[0]})
+
+
+def _related(hit: _Hit, view: View, seen: set[Span]) -> tuple[Related, ...]:
+    found: list[Related] = []
+    for name in (*hit.rule.at, *hit.rule.related):
+        target = written(view, name)
+        if target is None or target.span in seen:
+            continue
+        seen.add(target.span)
+        found.append(Related(target.span, fill(hit.rule.related.get(name, f"`{name}` is given here"), hit.names)))
+    return tuple(found)
+
+
+class _Shown(Formatter):
+    """Templates over dotted names: `{loss_type!r}`, `{versions.trl}`, `{item.name}`."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+
+    def get_field(self, field_name: str, args: object, kwargs: object) -> tuple[object, str]:
+        alternatives = self.names.alternatives(field_name)
+        if alternatives is UNKNOWN or not alternatives:
+            return "unknown", field_name
+        if len(alternatives) == 1:  # type: ignore[arg-type]
+            return _plain(alternatives[0]), field_name  # type: ignore[index]
+        return " or ".join(str(_plain(a)) for a in alternatives), field_name  # type: ignore[union-attr]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, Table):
+        return {k: _plain(a.value.value) if isinstance(a.value, Known) else "..." for k, a in value.entries.items()}
+    return value
+
+
+def fill(template: str, names: Names) -> str:
+    """A message with its values."""
+    return _Shown(names).vformat(template, (), {})
+
+
+# Fixes -----------------------------------------------------------------------------------------------------------------
+
+
+def _fix(hit: _Hit, view: View) -> tuple[Fix | None, tuple[str, ...]]:
+    """The first alternative that has a place to be written, and the titles of the others that hold."""
+    chosen: Fix | None = None
+    others: list[str] = []
+    offered = [f for f in hit.variant.fixes if f.when is None or truth(compiled(f.when)(hit.names)) is True]
+    for alternative in offered:
+        title = fill(alternative.title, hit.names)
+        if chosen is None and alternative.actions:
+            intents = _intents(alternative, hit, view)
+            if intents is not None:
+                sole = hit.variant.stops and len(offered) == 1
+                chosen = Fix(title, alternative.effect, alternative.needs, _safety(alternative, sole=sole), intents)
+                continue
+        others.append(title)
+    return chosen, tuple(others)
+
+
+def _safety(alternative: Alternative, *, sole: bool) -> Safety:
+    if alternative.needs:
+        return "unsafe"
+    return "safe" if alternative.effect == "same" or sole else "unsafe"
+
+
+def _intents(alternative: Alternative, hit: _Hit, view: View) -> tuple[Intent, ...] | None:
+    """The alternative at its sites; None if one of its values has no place in these files."""
+    found: list[Intent] = []
+    for op, template, value in alternative.actions:
+        name = fill(template, hit.names)
+        made = _intent(op, name, _value(value, hit.names), hit, view)
+        if made is None:
+            return None
+        found.extend(made)
+    return tuple(found)
+
+
+def _value(value: object, names: Names) -> object:
+    if isinstance(value, str) and "{" in value:
+        return fill(value, names)
+    if isinstance(value, Mapping) and set(value) == {"expr"}:
+        return Source(fill(str(value["expr"]), names))
+    return value
+
+
+def _intent(op: str, name: str, value: object, hit: _Hit, view: View) -> list[Intent] | None:
+    match op:
+        case "import":
+            return [Intent("import", hit.item.site, name, str(value))] if hit.item is not None else None
+        case "class":
+            target = written(view, name)
+            return [Intent("class", target.site, name, str(value))] if target is not None else None
+        case "move":
+            return _move(name, str(value), view)
+        case "rename":
+            source = written(view, name)
+            return (
+                [Intent("rename", source.site, source.name, str(value), path=source.path)]
+                if _writable(source) and source is not None
+                else None
+            )
+        case "drop":
+            source = written(view, name)
+            if source is None:
+                return []
+            return [Intent("drop", source.site, source.name, path=source.path)] if _writable(source) else None
+    target = place_for(view, name)
+    if target is None and "." not in name and view.run.config is None and _new_config_fits(view):
+        assert view.run.trainer is not None
+        return [Intent("set", view.run.trainer, "args", value, path=("new", view.trainer_class.config or "", name))]  # type: ignore[union-attr]
+    if target is None or not _writable(target):
+        return None
+    return [Intent("set", target.site, target.name, value, path=target.path)]
+
+
+def _writable(target: Target | None) -> bool:
+    """Whether a target stands in text that we may change: a parsed config has arguments only where they are assigned."""
+    return target is not None and (target.argument is not None or target.site.open is None)
+
+
+def _new_config_fits(view: View) -> bool:
+    """Whether a trainer call without a config can be given one."""
+    trainer, known = view.run.trainer, view.trainer_class
+    if trainer is None or known is None or known.config is None or trainer.open is not None:
+        return False
+    return (
+        "args" in known.keywords
+        and "args" not in trainer.arguments
+        and not any(a.place.kind == "positional" and a.name not in ("0",) for a in trainer.arguments.values())
+    )
+
+
+def _move(name: str, new: str, view: View) -> list[Intent] | None:
+    """A trainer keyword becomes a field of its config; a plain TrainingArguments becomes that config."""
+    source = written(view, name)
+    if source is None or source.argument is None:
+        return None
+    config = view.run.config
+    if config is None:
+        if not _new_config_fits(view) or view.trainer_class is None:
+            return None
+        return [Intent("move", source.site, source.name, new, path=("new", view.trainer_class.config or ""))]
+    if config.open is not None or config.lenient is not None:
+        return None
+    intents = [Intent("move", source.site, source.name, new, to=config)]
+    if config.name == TRAINING_ARGUMENTS and view.trainer_class is not None and view.trainer_class.config is not None:
+        intents.append(Intent("class", config, "config", view.trainer_class.config))
+        intents += _kept_defaults(view, config)
+    return intents
+
+
+def _kept_defaults(view: View, config: Site) -> list[Intent]:
+    """The defaults of TrainingArguments that the trainer's own config would change, written out: the training stays the same."""
+    target = view.config_class
+    if target is None or view.world.transformers is None:
+        return []
+    before = knowledge.training_arguments(view.world.transformers)
+    found: list[Intent] = []
+    for name in ("learning_rate", "bf16", "gradient_checkpointing", "average_tokens_across_devices"):
+        if name not in target.fields or name not in before or name in config.arguments:
+            continue
+        old, new = before[name].default, target.fields[name].default
+        if name == "bf16" and config.arguments.get("fp16") is not None:
+            continue
+        if old != new and old is not knowledge.UNREAD:
+            found.append(Intent("set", config, name, old))
+    return found
+
+
+# Several runs ------------------------------------------------------------------------------------------------------------
+
+
+def merge(findings: Iterable[Finding], runs: Iterable[Run]) -> list[Finding]:
+    """One finding per rule and primary span. A fix is held back unless every run through its sites needs it."""
+    every = list(runs)
+    grouped: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault((finding.rule, finding.span, finding.message), []).append(finding)
+    merged: list[Finding] = []
+    for same in grouped.values():
+        ids = tuple(dict.fromkeys(i for f in same for i in f.runs))
+        merged.append(_held(replace(same[0], runs=ids), every))
+    return sorted(merged, key=lambda f: f.order)
+
+
+def _held(finding: Finding, runs: list[Run]) -> Finding:
+    if finding.fix is None:
+        return finding
+    touched = {id(intent.site) for intent in finding.fix.intents} | {
+        id(i.to) for i in finding.fix.intents if i.to is not None
+    }
+    through = {
+        run.id
+        for run in runs
+        if run.method is not None and {id(s) for s in (run.config, run.trainer) if s is not None} & touched
+    }
+    if through - set(finding.runs):
+        return replace(finding, held_back="another run goes through the same call and does not need it")
+    return finding
