@@ -39,7 +39,7 @@ def context(
 
 
 def lint(
-    code: str | bytes, only: str | None = None, *, path: str = "nowhere/train.py", possible: bool = False, **facts: str
+    code: str | bytes, only: str | None = None, *, path: str = "/nowhere/train.py", possible: bool = False, **facts: str
 ) -> Examined:
     """Judge a text as if it stood in a folder with nothing else."""
     forget_facts()
@@ -48,7 +48,7 @@ def lint(
 
 
 def fix(
-    code: str | bytes, only: str | None = None, *, unsafe: bool = False, path: str = "nowhere/train.py", **facts: str
+    code: str | bytes, only: str | None = None, *, unsafe: bool = False, path: str = "/nowhere/train.py", **facts: str
 ) -> Fixed:
     """Judge and fix a text; `unsafe` also applies what needs consent."""
     made = context(only, **facts)

@@ -21,7 +21,14 @@ def test_the_output_in_the_readme_is_real() -> None:
 
 def real() -> str:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
-    done = subprocess.run([sys.executable, "-m", "trl_lint", "fixtures/walkthrough", "--no-cache"], cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "trl_lint", "fixtures/walkthrough", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
     return done.stdout
 
 

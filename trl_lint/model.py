@@ -224,7 +224,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Fix:
-    """One way out of a finding. `edits` are filled in once the intents have met their file; they stand alone."""
+    """One way out of a finding. `edits` are filled in once the intents have met their file; they stand alone.
+
+    `key` tells the page's alternatives apart whatever their titles are filled with.
+    """
 
     title: str
     effect: Effect
@@ -232,6 +235,7 @@ class Fix:
     safety: Safety
     intents: tuple[Intent, ...]
     edits: tuple[Edit, ...] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,14 @@ def cpu(command: list[str], *, runs: int, cwd: Path, env: dict[str, str] | None 
     best = float("inf")
     for _ in range(runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=cwd, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         best = min(best, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     return best
@@ -33,7 +40,14 @@ def cpu(command: list[str], *, runs: int, cwd: Path, env: dict[str, str] | None 
 def peak(command: list[str], *, cwd: Path, env: dict[str, str]) -> float:
     """Peak memory of a command in MB, its largest process."""
     code = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=-3, stderr=-3); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    done = subprocess.run([sys.executable, "-c", code, *command], cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command],
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return int(done.stdout) / 1024
 
 
@@ -57,13 +71,17 @@ def main() -> None:
         nothing = cpu(tool, runs=options.runs, cwd=empty, env=env)
         one = cpu([*tool, "--no-cache", "train.py"], runs=options.runs, cwd=script, env=env)
         print(f"python -c pass                     {python * 1000:8.0f} ms")
-        print(f"trl-lint, no TRL file              {nothing * 1000:8.0f} ms  = {(nothing - python) * 1000:.0f} ms above python -c pass")
+        print(
+            f"trl-lint, no TRL file              {nothing * 1000:8.0f} ms  = {(nothing - python) * 1000:.0f} ms above python -c pass"
+        )
         print(f"trl-lint, one training script      {one * 1000:8.0f} ms")
         # The first run reads a TRL source tree once and keeps what it learnt; files are parsed anew each time.
         cold = cpu([*tool, "--no-cache", "-j", "1"], runs=max(2, options.runs // 2), cwd=tree, env=env)
         cpu(tool, runs=1, cwd=tree, env=env)
         warm = cpu(tool, runs=options.runs, cwd=tree, env=env)
-        print(f"trl-lint, tree, cold               {cold:8.2f} s   peak {peak([*tool, '--no-cache', '-j', '1'], cwd=tree, env=env):.0f} MB")
+        print(
+            f"trl-lint, tree, cold               {cold:8.2f} s   peak {peak([*tool, '--no-cache', '-j', '1'], cwd=tree, env=env):.0f} MB"
+        )
         print(f"trl-lint, tree, nothing changed    {warm:8.2f} s   peak {peak(tool, cwd=tree, env=env):.0f} MB")
         if ruff := shutil.which("ruff", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"):
             seconds = cpu([ruff, "check", "--no-cache", "--quiet", "."], runs=options.runs, cwd=tree)
@@ -71,7 +89,10 @@ def main() -> None:
         if options.slow and options.peers is not None:
             peers = options.peers.resolve()
             env_peers = {"PATH": f"{peers}{os.pathsep}{os.environ['PATH']}"}
-            for name, command in {"fixit": [str(peers / "fixit"), "--quiet", "lint", "."], "torchfix": [str(peers / "torchfix"), "."]}.items():
+            for name, command in {
+                "fixit": [str(peers / "fixit"), "--quiet", "lint", "."],
+                "torchfix": [str(peers / "torchfix"), "."],
+            }.items():
                 seconds = cpu(command, runs=1, cwd=tree, env=env_peers)
                 print(f"{name:<34} {seconds:8.2f} s   {seconds / cold:.0f}x cold trl-lint")
 

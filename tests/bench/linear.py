@@ -16,7 +16,19 @@ from compare import cpu, peak
 def main() -> None:
     tree = Path(sys.argv[1]).resolve()
     files = [p for p in tree.rglob("*.py") if ".git" not in p.parts and "tests" not in p.parts]
-    tool = [sys.executable, "-m", "trl_lint", "--output-format", "concise", "--no-cache", "-j", "1", "--trl", "1.16.0", "."]
+    tool = [
+        sys.executable,
+        "-m",
+        "trl_lint",
+        "--output-format",
+        "concise",
+        "--no-cache",
+        "-j",
+        "1",
+        "--trl",
+        "1.16.0",
+        ".",
+    ]
     with tempfile.TemporaryDirectory() as scratch:
         env = {"PYTHONPATH": str(Path(__file__).parents[2]), "TRL_LINT_CACHE_DIR": str(Path(scratch) / "cache")}
         first = 0.0
@@ -31,7 +43,9 @@ def main() -> None:
                 copies += 1
             seconds = cpu(tool, runs=1, cwd=root, env=env)
             first = first or seconds
-            print(f"{wanted:3d}x  {seconds:7.2f} s  {seconds / first:5.1f}x  peak {peak(tool, cwd=root, env=env):.0f} MB")
+            print(
+                f"{wanted:3d}x  {seconds:7.2f} s  {seconds / first:5.1f}x  peak {peak(tool, cwd=root, env=env):.0f} MB"
+            )
 
 
 if __name__ == "__main__":

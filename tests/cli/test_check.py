@@ -18,8 +18,21 @@ GOOD = 'from trl import SFTConfig\n\nargs = SFTConfig(output_dir="out", max_leng
 
 
 def trl_lint(*words: str, cwd: Path, stdin: bytes | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRL_LINT_CACHE_DIR": str(cwd / ".cache-of-tests"), "NO_COLOR": "1", **env}
-    done = subprocess.run([sys.executable, "-m", "trl_lint", *words], cwd=cwd, input=stdin, capture_output=True, check=False, env=environment)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TRL_LINT_CACHE_DIR": str(cwd / ".cache-of-tests"),
+        "NO_COLOR": "1",
+        **env,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "trl_lint", *words],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        check=False,
+        env=environment,
+    )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -51,7 +64,14 @@ def test_diff_is_what_fix_would_write_and_writes_nothing(project: Path) -> None:
     done = trl_lint("--diff", cwd=project)
     assert done.returncode == 1
     assert (project / "train.py").read_text("utf-8") == BAD
-    patch = subprocess.run(["git", "apply", "--unsafe-paths", "-p1", "--directory", "."], cwd=project, input=done.stdout, text=True, capture_output=True, check=False)
+    patch = subprocess.run(
+        ["git", "apply", "--unsafe-paths", "-p1", "--directory", "."],
+        cwd=project,
+        input=done.stdout,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert patch.returncode == 0, patch.stderr
     assert (project / "train.py").read_text("utf-8") == GOOD
 
@@ -89,7 +109,10 @@ def test_exit_codes(project: Path, words: list[str], code: int) -> None:
 
 def test_an_unknown_rule_name_suggests_the_nearest(project: Path) -> None:
     done = trl_lint("--select", "unknown-config-feild", cwd=project)
-    assert done.stderr.strip() == "trl-lint: there is no rule or group 'unknown-config-feild'; did you mean 'unknown-config-field'?"
+    assert (
+        done.stderr.strip()
+        == "trl-lint: there is no rule or group 'unknown-config-feild'; did you mean 'unknown-config-field'?"
+    )
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -129,7 +152,9 @@ def test_settings_of_the_project(project: Path) -> None:
 
 
 def test_ignore_comments(project: Path) -> None:
-    (project / "train.py").write_text(BAD.replace("512)", "512)  # trl-lint: ignore[unknown-config-field] pinned elsewhere"), "utf-8")
+    (project / "train.py").write_text(
+        BAD.replace("512)", "512)  # trl-lint: ignore[unknown-config-field] pinned elsewhere"), "utf-8"
+    )
     assert trl_lint(cwd=project).returncode == 0
     assert trl_lint("--no-ignores", cwd=project).returncode == 1
     (project / "train.py").write_text("# trl-lint: ignore-file[api]\n" + BAD, "utf-8")
@@ -223,14 +248,32 @@ def test_a_file_changed_meanwhile_is_not_overwritten(project: Path) -> None:
 def imported(*words: str, cwd: Path) -> set[str]:
     """The modules that a run imports, as the interpreter itself reports them."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRL_LINT_CACHE_DIR": str(cwd / ".cache-of-tests")}
-    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "trl_lint", *words], cwd=cwd, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "trl_lint", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
 
 
 def test_a_run_without_a_site_imports_nothing_heavy(project: Path) -> None:
     (project / "train.py").write_text("print('no training here')\n", "utf-8")
     found = imported(cwd=project)
-    assert not found & {"libcst", "rich", "rich.console", "yaml", "packaging", "packaging.version", "click", "dataclasses", "trl_lint.model", "tomllib"}
+    assert not found & {
+        "libcst",
+        "rich",
+        "rich.console",
+        "yaml",
+        "packaging",
+        "packaging.version",
+        "click",
+        "dataclasses",
+        "trl_lint.model",
+        "tomllib",
+    }
 
 
 def test_a_second_run_needs_no_libcst(project: Path) -> None:
@@ -244,7 +287,8 @@ def test_linting_imports_no_training_stack_and_opens_no_socket(project: Path) ->
     for name in ("torch", "trl", "transformers", "vllm", "liger_kernel", "kernels", "peft"):
         (poison / f"{name}.py").write_text("raise SystemExit('a linter must not import this')\n", "utf-8")
     (poison / "sitecustomize.py").write_text(
-        "import socket\ndef no(*a, **k):\n    raise SystemExit('a linter must not open a socket')\nsocket.socket.connect = no\nsocket.create_connection = no\n", "utf-8"
+        "import socket\ndef no(*a, **k):\n    raise SystemExit('a linter must not open a socket')\nsocket.socket.connect = no\nsocket.create_connection = no\n",
+        "utf-8",
     )
     done = trl_lint("train.py", cwd=project, PYTHONPATH=f"{poison}{os.pathsep}{ROOT}")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -22,7 +22,7 @@ def code_of(rule: rulebook.Rule, section: str) -> list[str]:
 
 
 def fires(code: str, rule: rulebook.Rule) -> list[str]:
-    found = lint(code, rule.name, path=f"nowhere/{rule.name}.py").findings
+    found = lint(code, rule.name, path=f"/nowhere/{rule.name}.py").findings
     return [f"{f.span.line}: {f.message}" for f in found if f.rule == rule.name]
 
 
@@ -43,7 +43,7 @@ def test_use_instead_is_what_the_fix_writes(rule: rulebook.Rule) -> None:
     for example, after in zip(code_of(rule, "Example"), instead, strict=False):
         assert not fires(after, rule), f"{rule.path}: the rule still fires on what it says to use instead"
         if fixable:
-            fixed = fix(example, rule.name, unsafe=True, path=f"nowhere/{rule.name}.py")
+            fixed = fix(example, rule.name, unsafe=True, path=f"/nowhere/{rule.name}.py")
             assert fixed.after.decode() == after, [why for _f, why in (*fixed.failed, *fixed.held_back)]
 
 

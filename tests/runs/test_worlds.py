@@ -57,7 +57,7 @@ def test_pins_beyond_what_is_known_are_said(pin: str, word: str) -> None:
     assert found.assumed is None or not found.bounded
 
 
-SCRIPT = "from trl import SFTConfig\n\nargs = SFTConfig(output_dir=\"out\", max_seq_length=512)\n"
+SCRIPT = 'from trl import SFTConfig\n\nargs = SFTConfig(output_dir="out", max_seq_length=512)\n'
 
 
 def test_certain_where_every_allowed_release_agrees() -> None:

@@ -174,7 +174,7 @@ class _Check:
 
     def nothing(self) -> int:
         """No file says anything of TRL: say so without importing what would report it."""
-        if self.options.output_format != "terminal" or self.skips or self.options.output_file:
+        if self.options.output_format not in ("terminal", "concise") or self.skips or self.options.output_file:
             return self.judge([])
         if not self.options.quiet and not self.options.diff:
             print(f"No TRL training found in {self.files} file{'' if self.files == 1 else 's'}.")
@@ -183,7 +183,12 @@ class _Check:
     # the part that parses ----------------------------------------------------------------------------------------------
 
     def judge(self, candidates: list[tuple[str, bytes]]) -> int:
+        import gc
+
         from trl_lint.cli.cache import Cache
+
+        # Trees and sites are made by the hundred thousand and live to the end: looking for garbage among them is for nothing.
+        gc.disable()
 
         cache = Cache(self.root, enabled=not self.options.no_cache and not self.options.fix)
         modules = self.modules(candidates, cache)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from trl_lint.fixing.width import line_width
 from trl_lint.model import Finding, Fix, Severity
+from trl_lint.rulebook.engine import disagreement
 from trl_lint.rulebook.files import Context, Examined, errors_in_every_world, examine
 from trl_lint.sources.module import Unparsable
 from trl_lint.sources.python_edits import CannotEdit, as_edit, edit
@@ -151,15 +152,26 @@ def _verified(examined: Examined, findings: Sequence[Finding], context: Context)
     new = [f for f in after.findings if f.severity is Severity.error and (f.rule, f.fields) not in known]
     if new:
         raise CannotEdit(f"it would bring a new error: {new[0].message}")
-    if len(examined.worlds.others) > 0:
-        rules = context.rules_for(examined.path) if context.rules_for is not None else context.rules
-        worse = errors_in_every_world(after, rules) - errors_in_every_world(examined, rules)
-        if worse:
-            world, rule, what = min(worse)
-            raise CannotEdit(
-                f"not right for trl {world.partition('/')[0]}, which the pins also allow ({rule}{f': {what}' if what else ''}): pin trl, or pass --trl"
-            )
+    if examined.worlds.others:
+        _right_everywhere(examined, after, findings, context)
     return after
+
+
+def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Finding], context: Context) -> None:
+    """Raises CannotEdit unless the fixes are the right ones, and bring no error, in every release that the pins allow."""
+    rules = context.rules_for(before.path) if context.rules_for is not None else context.rules
+    for finding in findings:
+        for run in before.runs:
+            other = disagreement(finding, run, rules)
+            if other is not None:
+                raise CannotEdit(f"trl {other}, which the pins also allow, needs another fix: pin trl, or pass --trl")
+    worse = errors_in_every_world(after, rules) - errors_in_every_world(before, rules)
+    if worse:
+        world, rule, what = min(worse)
+        where = f"{rule}: {what}" if what else rule
+        raise CannotEdit(
+            f"not right for trl {world.partition('/')[0]}, which the pins also allow ({where}): pin trl, or pass --trl"
+        )
 
 
 def _parses(code: str) -> bool:

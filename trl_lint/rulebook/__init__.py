@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import cast
 
+from trl_lint import __version__, model, store
 from trl_lint.rulebook.engine import judge, merge
-from trl_lint.rulebook.pages import BadPage, Rule, read
+from trl_lint.rulebook.rule import BadPage, Rule
 
 __all__ = ["BadPage", "Rule", "UnknownRule", "judge", "load", "merge", "rules_folder", "select"]
 
@@ -22,22 +27,46 @@ def rules_folder() -> Path:
 
 
 def load(folder: Path | None = None) -> tuple[Rule, ...]:
-    """All rules, sorted by group and name. Raises BadPage for the first page that is wrong."""
+    """All rules, sorted by group and name. Raises BadPage for the first page that is wrong.
+
+    Reading the pages costs more than judging a script by them, so what was read is kept in the user's cache for as
+    long as no page and none of the reading code changes.
+    """
     root = folder or rules_folder()
+    pages = [p for d in sorted(root.iterdir()) if d.is_dir() for p in sorted(d.glob("*.md")) if p.stem != "README"]
+    name = f"{_digest(root, pages)}.rules"
+    kept = store.get(name)
+    if kept is not None:
+        try:
+            return cast(tuple[Rule, ...], pickle.loads(kept))
+        except Exception:  # cut short: as good as absent
+            pass
+    rules = _read(root, pages)
+    store.put(name, pickle.dumps(rules, pickle.HIGHEST_PROTOCOL))
+    return rules
+
+
+def _read(root: Path, pages: list[Path]) -> tuple[Rule, ...]:
+    from trl_lint.rulebook.pages import BadPage, read
+
     found: list[Rule] = []
     names: dict[str, str] = {}
-    for directory in sorted(root.iterdir()):
-        if not directory.is_dir():
-            continue
-        for page in sorted(directory.glob("*.md")):
-            if page.stem == "README":
-                continue
-            rule = read(page, root)
-            if rule.name in names:
-                raise BadPage(f"{rule.path}:1: the name {rule.name!r} is taken by {names[rule.name]}; names are unique")
-            names[rule.name] = rule.path
-            found.append(rule)
+    for page in pages:
+        rule = read(page, root)
+        if rule.name in names:
+            raise BadPage(f"{rule.path}:1: the name {rule.name!r} is taken by {names[rule.name]}; names are unique")
+        names[rule.name] = rule.path
+        found.append(rule)
     return tuple(found)
+
+
+def _digest(root: Path, pages: list[Path]) -> str:
+    digest = hashlib.blake2b(f"{__version__} {sys.version_info[:2]} {root.resolve()}".encode(), digest_size=12)
+    code = [Path(__file__).with_name("pages.py"), Path(__file__).with_name("rule.py"), Path(model.__file__)]
+    for path in (*code, *pages):
+        stat = path.stat()
+        digest.update(f"{path.parent.name}/{path.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def select(rules: Iterable[Rule], selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:

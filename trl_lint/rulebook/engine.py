@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from trl_lint import knowledge
 from trl_lint.model import Certainty, Finding, Fix, Intent, Known, Related, Safety, Site, Source, Span, Table, Unknown
-from trl_lint.rulebook.pages import Alternative, Rule, Variant
+from trl_lint.rulebook.rule import Alternative, Rule, Variant
 from trl_lint.runs import Run, View, World
 from trl_lint.runs.items import ITEMS, Item, ItemView
 from trl_lint.runs.logic import UNKNOWN, compiled, names_in, truth
@@ -36,35 +36,49 @@ class _Hit:
         return self.item.attributes.get("name") if self.item is not None else None
 
 
-def judge(run: Run, rules: Iterable[Rule], *, possible: bool = False) -> Iterator[Finding]:
+def judge(run: Run, rules: tuple[Rule, ...], *, possible: bool = False) -> Iterator[Finding]:
     """Every finding of one run. `possible` also yields what some unknown value would decide."""
     world = run.worlds.assumed
     if world is None:
         return
     views: dict[int, View] = {}
     view = View(run, world)
-    for rule in rules:
-        for hit in _hits(rule, view, possible=possible):
+    for rule, variants in _applicable(rules, run, world):
+        for hit in _hits(rule, variants, view, possible=possible):
             certainty = _certainty(hit, run, views)
             if certainty != "possible" or possible:
                 yield _finding(hit, view, certainty)
 
 
-def _applies(rule: Rule, run: Run) -> bool:
-    if rule.methods is not None and run.method not in rule.methods:
+_APPLICABLE: dict[tuple[object, ...], tuple[tuple[Rule, ...], list[tuple[Rule, list[Variant]]]]] = {}
+
+
+def _applicable(rules: tuple[Rule, ...], run: Run, world: World) -> list[tuple[Rule, list[Variant]]]:
+    """The rules that concern such a run in such a release, with their variants; worked out once for all runs alike."""
+    unsloth = run.module.unsloth is not None
+    key = (id(rules), run.method, unsloth, world.version)
+    known = _APPLICABLE.get(key)
+    if known is None:
+        found = [
+            (r, [v for v in r.variants if in_range(v.trl, world)])
+            for r in rules
+            if _applies(r, run.method, unsloth=unsloth)
+        ]
+        # The rules are kept beside the answer so that their id stays theirs.
+        known = _APPLICABLE[key] = (rules, [(r, variants) for r, variants in found if variants])
+    return known[1]
+
+
+def _applies(rule: Rule, method: str | None, *, unsloth: bool) -> bool:
+    if rule.methods is not None and method not in rule.methods:
         return False
-    if run.module.unsloth is not None and not rule.unsloth:
+    if unsloth and not rule.unsloth:
         return False
     # A run without a method is a file's imports or a helper's config: only one-per-item rules concern it.
-    return run.method is not None or rule.each is not None
+    return method is not None or rule.each is not None
 
 
-def _hits(rule: Rule, view: View, *, possible: bool) -> Iterator[_Hit]:
-    if not _applies(rule, view.run):
-        return
-    variants = [v for v in rule.variants if in_range(v.trl, view.world)]
-    if not variants:
-        return
+def _hits(rule: Rule, variants: list[Variant], view: View, *, possible: bool) -> Iterator[_Hit]:
     if rule.each is None:
         yield from _hit(rule, variants, view, None, possible=possible)
         return
@@ -110,7 +124,8 @@ def _certainty(hit: _Hit, run: Run, views: dict[int, View]) -> Certainty:
         return "possible"
     for index, world in enumerate(run.worlds.others):
         view = views.setdefault(index, View(run, world))
-        if all(other.key != hit.key for other in _hits(hit.rule, view, possible=False)):
+        variants = [v for v in hit.rule.variants if in_range(v.trl, world)]
+        if not variants or all(other.key != hit.key for other in _hits(hit.rule, variants, view, possible=False)):
             return "assumed"
     return "certain"
 
@@ -135,10 +150,9 @@ def _finding(hit: _Hit, view: View, certainty: Certainty) -> Finding:
     span, related = _spans(hit, view)
     fix, alternatives = _fix(hit, view)
     run = view.run
-    fields = (str(hit.key),) if hit.key is not None else tuple(n for n in rule.at if "." not in n)
     return Finding(
         rule=rule.name, group=rule.group, severity=variant.severity, certainty=certainty, message=fill(variant.message, hit.names),
-        span=span, related=related, method=run.method, runs=(run.id,), fields=fields,
+        span=span, related=related, method=run.method, runs=(run.id,), fields=_finding_key(hit),
         fix=fix if certainty != "possible" else None, alternatives=alternatives,
         assumed=view.world.label if certainty == "assumed" else None, undecided=(hit.undecided or f"trl {view.world.version} is newer than all that is known") if certainty == "possible" else None, gain=rule.gain,
     )  # fmt: skip
@@ -213,10 +227,36 @@ def _fix(hit: _Hit, view: View) -> tuple[Fix | None, tuple[str, ...]]:
             intents = _intents(alternative, hit, view)
             if intents is not None:
                 sole = hit.variant.stops and len(offered) == 1
-                chosen = Fix(title, alternative.effect, alternative.needs, _safety(alternative, sole=sole), intents)
+                chosen = Fix(
+                    title,
+                    alternative.effect,
+                    alternative.needs,
+                    _safety(alternative, sole=sole),
+                    intents,
+                    key=repr(alternative.actions),
+                )
                 continue
         others.append(title)
     return chosen, tuple(others)
+
+
+def disagreement(finding: Finding, run: Run, rules: tuple[Rule, ...]) -> str | None:
+    """The first allowed release for which the page of a finding writes something else than the finding's fix."""
+    rule = next((r for r in rules if r.name == finding.rule), None)
+    if rule is None or finding.fix is None or run.id not in finding.runs:
+        return None
+    for world in run.worlds.others:
+        variants = [v for v in rule.variants if in_range(v.trl, world)]
+        view = View(run, world)
+        for hit in _hits(rule, variants, view, possible=False) if variants else ():
+            fix, _others = _fix(hit, view)
+            if _finding_key(hit) == finding.fields and fix is not None and fix.key != finding.fix.key:
+                return world.version
+    return None
+
+
+def _finding_key(hit: _Hit) -> tuple[str, ...]:
+    return (str(hit.key),) if hit.key is not None else tuple(n for n in hit.rule.at if "." not in n)
 
 
 def _safety(alternative: Alternative, *, sole: bool) -> Safety:

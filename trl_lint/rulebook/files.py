@@ -10,7 +10,7 @@ from trl_lint.facts import Facts, Overrides
 from trl_lint.model import Finding, RunSummary, Severity
 from trl_lint.rulebook import ignores
 from trl_lint.rulebook.engine import judge, merge
-from trl_lint.rulebook.pages import Rule
+from trl_lint.rulebook.rule import Rule
 from trl_lint.runs import Run, Worlds, link, worlds
 from trl_lint.settings import Settings
 from trl_lint.sources.module import Module

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any, Literal, cast
+from typing import Any, cast
 
+from trl_lint import knowledge
 from trl_lint.model import Effect, Severity
+from trl_lint.rulebook.rule import Alternative, BadPage, Rule, Variant, sections
+from trl_lint.runs import method_of
 from trl_lint.runs.items import ITEMS
-from trl_lint.runs.logic import BadExpression, compiled
+from trl_lint.runs.logic import BadExpression, compiled, names_in
+from trl_lint.runs.run import properties
+
+__all__ = ["BadPage", "Rule", "blocks", "read", "sections"]
 
 NEEDS = ("install", "memory", "consent")
 EFFECTS = ("same", "numerics", "training")
@@ -35,77 +40,9 @@ _PAGE_KEYS = {
     "variant",
     "stops",
     "related",
-    "scope",
 }
 _VARIANT_KEYS = {"trl", "when", "severity", "message", "fix", "stops"}
 _FIX_KEYS = {"title", "effect", "needs", "set", "drop", "rename", "move", "import", "class", "when"}
-SECTIONS = ("Example", "Use instead", "Fix safety", "Measured", "Sources")
-
-
-class BadPage(ValueError):
-    """A page that cannot be used; the text is `file:line: what is wrong; what to do`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One way out that a page offers. Targets are dotted names; values are TOML literals or templates."""
-
-    title: str
-    effect: Effect
-    needs: tuple[str, ...]
-    when: str | None
-    actions: tuple[tuple[str, str, Any], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """What a rule says in one range of releases. `trl` is a specifier, `stops` whether the run raises there."""
-
-    trl: str
-    when: str | None
-    severity: Severity
-    message: str
-    stops: bool
-    fixes: tuple[Alternative, ...]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One page. `methods` None means every run; `each` names the list that the rule goes through item by item."""
-
-    name: str
-    group: str
-    title: str
-    path: str
-    text: str = field(repr=False)
-    methods: tuple[str, ...] | None
-    at: tuple[str, ...]
-    related: Mapping[str, str]
-    when: str
-    each: str | None
-    unsloth: bool
-    gain: int
-    variants: tuple[Variant, ...]
-
-    @cached_property
-    def sections(self) -> Mapping[str, str]:
-        """The text under each `## heading`."""
-        return sections(self.text)
-
-
-def sections(text: str) -> dict[str, str]:
-    """The text under each second-level heading of a page; code fences are not searched for headings."""
-    found: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    fenced = False
-    for line in text.splitlines():
-        if line.startswith(("```", "~~~")):
-            fenced = not fenced
-        if line.startswith("## ") and not fenced:
-            current = found.setdefault(line[3:].strip(), [])
-        elif current is not None:
-            current.append(line)
-    return {name: "\n".join(lines).strip() for name, lines in found.items()}
 
 
 def blocks(text: str, language: str) -> list[tuple[int, str]]:
@@ -136,7 +73,9 @@ def read(path: Path, root: Path) -> Rule:
         raise BadPage(f"{shown}:1: the page has no ```toml block; put the rule's program into one")
     line, program = programs[0]
     page = _Page(shown, line, program)
-    return page.rule(path.stem, path.parent.name, title, text)
+    rule = page.rule(path.stem, path.parent.name, title, text)
+    page.check_names(rule)
+    return rule
 
 
 class _Page:
@@ -216,6 +155,33 @@ class _Page:
             data["title"], cast(Effect, effect), tuple(data.get("needs", ())), data.get("when"), tuple(actions)
         )
 
+    def check_names(self, rule: Rule) -> None:
+        """Every name of every condition is known in every release of its range, or guarded by has(…)."""
+        page_read, page_guarded = names_in(rule.when)
+        for variant in rule.variants:
+            texts = [variant.when, *(f.when for f in variant.fixes)]
+            read, guarded = set(page_read), set(page_guarded)
+            for text in filter(None, texts):
+                more_read, more_guarded = names_in(text)
+                read |= more_read
+                guarded |= more_guarded
+            for name in sorted(read - guarded):
+                self._known(name, rule, variant, guarded)
+
+    def _known(self, name: str, rule: Rule, variant: Variant, guarded: set[str]) -> None:
+        root, _, rest = name.partition(".")
+        if name == "world_size" or (
+            rest and (name in properties() or root in _OPEN_ROOTS or name.startswith(_OPEN_PREFIXES))
+        ):
+            return
+        if rest and root in _CLOSED_ROOTS:
+            raise self.bad(name, f"there is no {name}; docs/writing-rules.md lists the names")
+        if root in guarded or root in _inherited():
+            return
+        missing = next(_unknown_in(root, rule.methods, variant.trl), None)
+        if missing is not None:
+            raise self.bad(name, f"{missing} has no field {root}; guard it with has({root}) or narrow the range")
+
     def _keys(self, data: Mapping[str, Any], allowed: set[str]) -> None:
         for key in data:
             if key not in allowed:
@@ -244,4 +210,50 @@ class _Page:
             raise self.bad("message", f"message: {error}") from None
 
 
-Kind = Literal["set", "drop", "rename", "move", "import", "class"]
+_OPEN_ROOTS = frozenset({"trainer", "versions", "installed", "item"})
+_OPEN_PREFIXES = ("model.load.", "ref_model.load.")
+_CLOSED_ROOTS = frozenset(
+    {"model", "ref_model", "peft", "dataset", "launch", "server", "gpu", "trl", "transformers", "vllm", "liger", "run"}
+)
+
+
+@cache
+def _inherited() -> frozenset[str]:
+    """What TrainingArguments has had in some known transformers release: which one a world has, no page decides."""
+    return frozenset(
+        field for version in knowledge.releases("transformers") for field in knowledge.training_arguments(version)
+    )
+
+
+@cache
+def _classes() -> Mapping[str, tuple[str, ...]]:
+    """The config classes of each method, over all releases."""
+    names = {
+        name
+        for version in knowledge.releases("trl")
+        for name in knowledge.trl(version).configs()
+        if name.endswith("Config")
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sorted(names):
+        found[method_of(name)] = (*found.get(method_of(name), ()), name)
+    return found
+
+
+def _unknown_in(field: str, methods: tuple[str, ...] | None, specifier: str) -> Iterator[str]:
+    """The first release and class of a page's range that does not have a field."""
+    from packaging.specifiers import SpecifierSet
+
+    allowed = SpecifierSet(specifier)
+    order = {version: index for index, version in enumerate(knowledge.releases("trl"))}
+    if methods is None:
+        yield "not every config"
+        return
+    for method in methods:
+        for name in _classes().get(method, ()):
+            ranges = [(order[first], order[last]) for first, last in knowledge.history(name, field)]
+            for version, index in order.items():
+                if not allowed.contains(version) or any(first <= index <= last for first, last in ranges):
+                    continue
+                if name in knowledge.trl(version).configs():
+                    yield f"trl {version}: {name}"

@@ -9,7 +9,7 @@ from trl_lint.facts import Facts
 from trl_lint.model import Known, Object, Site
 from trl_lint.runs.run import TRAINING_ARGUMENTS, Run, View, trainer_argument
 from trl_lint.runs.worlds import World, Worlds, worlds
-from trl_lint.sources.module import Module
+from trl_lint.sources.module import EXPECTED_TO_RAISE, Module
 
 __all__ = ["TRAINING_ARGUMENTS", "Run", "View", "World", "Worlds", "link", "method_of", "worlds"]
 
@@ -30,12 +30,16 @@ def link(module: Module, facts: Facts, allowed: Worlds) -> Iterator[Run]:
         config = _config_of(trainer, module)
         if config is not None:
             used.add(id(config))
+        if EXPECTED_TO_RAISE in (trainer.lenient, config.lenient if config is not None else None):
+            continue
         name = config.name if config is not None else _config_name(trainer)
         yield Run(f"{prefix}#{index + 1}", method_of(trainer.name), module, config, name, trainer, facts, allowed)
     configs = [s for s in module.sites if s.kind == "config" and id(s) not in used and s.origin.startswith("trl.")]
     loaded = None if trainers else _only(s for s in module.sites if s.kind == "model")
     adapter = None if trainers else _only(s for s in module.sites if s.kind == "peft" and s.name.endswith("Config"))
     for index, config in enumerate(configs):
+        if config.lenient == EXPECTED_TO_RAISE:
+            continue
         method = method_of(config.name) if config.name not in _NO_METHOD and config.name.endswith("Config") else None
         alone = not trainers and method is not None
         yield Run(
@@ -47,8 +51,8 @@ def link(module: Module, facts: Facts, allowed: Worlds) -> Iterator[Run]:
 def method_of(name: str) -> str:
     """The method of a trainer or config class: GRPOTrainer is grpo, OnlineDPOConfig online_dpo."""
     stem = re.sub(r"(Trainer|Config)$", "", name)
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()
-    return {"nash_md": "nash_md", "mini_llm": "minillm"}.get(words, words)
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})", "_", stem).lower()
+    return "minillm" if words == "mini_llm" else words
 
 
 def _config_name(trainer: Site) -> str:

@@ -183,7 +183,8 @@ def missing_imports(view: View) -> Iterable[Item]:
         return
     release = view.world.release
     for site in view.run.module.sites:
-        if site.kind != "import" or site.lenient is not None:
+        # Names with an underscore in front are not in the tables.
+        if site.kind != "import" or site.lenient is not None or site.name.startswith("_"):
             continue
         module = site.origin.rpartition(".")[0]
         exported = release.exports(module)

@@ -26,6 +26,18 @@ UNKNOWN: Final = _UnknownType()
 Alternatives: TypeAlias = tuple[object, ...] | _UnknownType
 
 
+class Something:
+    """A value that is certainly there, such as a function, but of which nothing else can be said: it is not None."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("cannot be compared here")
+
+    __hash__ = object.__hash__
+
+
+SOMETHING: Final = Something()
+
+
 class Names(Protocol):
     """Where an expression finds its names."""
 
@@ -52,6 +64,8 @@ class BadExpression(ValueError):
 def truth(alternatives: Alternatives) -> bool | None:
     """True or False where every possible value says so, None where they differ or nothing is known."""
     if isinstance(alternatives, _UnknownType) or not alternatives:
+        return None
+    if any(isinstance(a, Something) for a in alternatives):
         return None
     first = bool(alternatives[0])
     return first if all(bool(a) == first for a in alternatives[1:]) else None
@@ -134,7 +148,7 @@ def _compile(node: ast.expr) -> Compiled:
         case ast.BoolOp():
             return _boolean(isinstance(node.op, ast.Or), [_compile(v) for v in node.values])
         case ast.UnaryOp(op=ast.Not()):
-            return _strict(operator.not_, [_compile(node.operand)])
+            return _strict(_negated, [_compile(node.operand)])
         case ast.UnaryOp(op=ast.USub()):
             return _strict(operator.neg, [_compile(node.operand)])
         case ast.BinOp() if type(node.op) in _OPERATORS:
@@ -154,6 +168,12 @@ def _compile(node: ast.expr) -> Compiled:
         case ast.Subscript():
             return _strict(operator.getitem, [_compile(node.value), _compile(node.slice)])
     raise BadExpression(f"`{ast.unparse(node)}` is not in the condition language")
+
+
+def _negated(value: object) -> bool:
+    if isinstance(value, Something):
+        raise TypeError("its truth is not known here")
+    return not value
 
 
 def _call(node: ast.Call) -> Compiled:
@@ -200,14 +220,14 @@ def _strict(function: Callable[..., object], operands: list[Compiled]) -> Compil
         try:
             if combinations == 1:
                 return (function(*(v[0] for v in values)),)
-            return _distinct(function(*combination) for combination in product(*values))
+            return distinct(function(*combination) for combination in product(*values))
         except Exception:  # comparing None with a number, dividing by zero, …: the files do not say
             return UNKNOWN
 
     return evaluate
 
 
-def _distinct(values: object) -> tuple[object, ...]:
+def distinct(values: object) -> tuple[object, ...]:
     found: list[object] = []
     for value in values:  # type: ignore[attr-defined]
         if value not in found:
@@ -270,6 +290,6 @@ def _choice(test: Compiled, body: Compiled, orelse: Compiled) -> Compiled:
         left, right = body(names), orelse(names)
         if isinstance(left, _UnknownType) or isinstance(right, _UnknownType):
             return UNKNOWN
-        return _distinct([*left, *right])
+        return distinct([*left, *right])
 
     return evaluate

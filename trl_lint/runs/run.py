@@ -28,7 +28,7 @@ from trl_lint.model import (
     Written,
 )
 from trl_lint.runs import launch as launches
-from trl_lint.runs.logic import UNKNOWN, Alternatives, BadExpression, compiled, truth
+from trl_lint.runs.logic import SOMETHING, UNKNOWN, Alternatives, BadExpression, compiled, distinct, truth
 from trl_lint.runs.worlds import World, Worlds, matching
 from trl_lint.sources.module import Module
 
@@ -181,7 +181,7 @@ class View:
                 after = _evaluate(step.value, state) if step.value is not None else UNKNOWN
                 before = state.alternatives(step.field)
                 if holds is None and after is not UNKNOWN and before is not UNKNOWN:
-                    after = tuple(dict.fromkeys((*before, *after)))  # type: ignore[misc]
+                    after = distinct((*before, *after))  # type: ignore[misc]
                 elif holds is None:
                     after = UNKNOWN
                 self._derived[step.field] = after
@@ -197,6 +197,8 @@ class View:
             return self._trainer_value(rest)
         if root == "versions":
             return self._version(rest)
+        if name == "transformers.__version__":  # as releases ask it in their own derivations
+            return self._version("transformers")
         if root == "installed":
             return self._installed(rest)
         if name.startswith(("model.load.", "ref_model.load.")):
@@ -304,18 +306,26 @@ def _evaluate(text: str, state: _State) -> Alternatives:
         return UNKNOWN
 
 
+_SURELY_SOMETHING = ("<local>.", "<lambda>", "torch.", "transformers.", "trl.", "peft.")
+
+
 def _alternatives(value: Value) -> Alternatives:
-    """A value as the condition language sees it. A symbol names something that cannot be compared here."""
+    """A value as the condition language sees it: a symbol is something, or nothing is known where it may stand for None."""
     match value:
-        case Known(value=Symbol()):
-            return UNKNOWN
         case Known():
-            return (value.value,)
+            return _plain(value.value)
         case OneOf():
-            if any(isinstance(v.value, Symbol) for v in value.values):
+            found = [_plain(v.value) for v in value.values]
+            if any(f is UNKNOWN for f in found):
                 return UNKNOWN
-            return tuple(v.value for v in value.values)
+            return tuple(f[0] for f in found if isinstance(f, tuple))
     return UNKNOWN
+
+
+def _plain(value: object) -> Alternatives:
+    if isinstance(value, Symbol):
+        return (SOMETHING,) if value.name.startswith(_SURELY_SOMETHING) else UNKNOWN
+    return (value,)
 
 
 # Properties ----------------------------------------------------------------------------------------------------------
@@ -420,7 +430,7 @@ def _model_type(view: View) -> Value:
         return Unknown("the model's name is not shown")
     lower = name.value.lower()
     for pattern, kind in _model_types():
-        if pattern in lower:
+        if re.search(pattern, lower):
             return Known(kind, Derived("the model's name"))
     return Unknown("the model's name does not tell its architecture")
 
@@ -545,10 +555,32 @@ def _ref_device_map(view: View) -> Value:
 @_property("ref_model.same_object")
 def _ref_same(view: View) -> Value:
     """Whether policy and reference are one and the same object."""
-    policy, reference = model_site(view), model_site(view, reference=True)
-    if policy is None or reference is None:
+    policy, reference = view.value("trainer.model"), view.value("trainer.ref_model")
+    sites = [v.value.site for v in (policy, reference) if isinstance(v, Known) and isinstance(v.value, Object)]
+    trainer = view.run.trainer
+    # A load in a function of its own runs once for each call of it.
+    if len(sites) != 2 or trainer is None or any(s.function != trainer.function for s in sites):
         return Unknown("how the models are loaded is not shown")
-    return Known(policy is reference, Written(policy.span))
+    return Known(sites[0] is sites[1], Written(sites[0].span))
+
+
+@_property("ref_model.name")
+def _ref_model_name(view: View) -> Value:
+    site = model_site(view, reference=True)
+    if site is None or "0" not in site.arguments:
+        return Unknown("how the reference model is loaded is not shown")
+    return site.arguments["0"].value
+
+
+@_property("model.is_peft")
+def _model_is_peft(view: View) -> Value:
+    """Whether the trainer gets a model that is wrapped in PEFT already."""
+    value = view.value("trainer.model") if view.run.trainer is not None else Unknown("no trainer in this file")
+    if isinstance(value, Known) and isinstance(value.value, Object):
+        return Known(value.value.site.kind == "peft", value.origin)
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return Known(False, value.origin)
+    return Unknown("the model is not shown in this file")
 
 
 # peft
@@ -617,6 +649,17 @@ def _target_modules(view: View) -> Value:
     return Unknown(site.open) if site.open is not None else Known(None, Derived("peft's own choice"))
 
 
+@_property("peft.modules_to_save")
+def _modules_to_save(view: View) -> Value:
+    site = peft_site(view)
+    if site is None:
+        return Unknown("no PEFT config is shown")
+    argument = site.arguments.get("modules_to_save")
+    if argument is not None:
+        return argument.value
+    return Unknown(site.open) if site.open is not None else Known(None, Derived("not given"))
+
+
 @_property("peft.on_lm_head")
 def _on_lm_head(view: View) -> Value:
     """Whether an adapter sits on lm_head itself: named among the target modules."""
@@ -678,6 +721,12 @@ def _distributed(view: View) -> Value:
     if isinstance(processes, Known) and isinstance(processes.value, int):
         return Known(processes.value > 1, processes.origin)
     return Unknown("nothing says how the script is launched")
+
+
+@_property("launch.num_machines")
+def _num_machines(view: View) -> Value:
+    nodes = view.run.facts.nodes or _command(view).nodes
+    return Known(nodes, Stated("stated")) if nodes is not None else Unknown("nothing says on how many machines it runs")
 
 
 @_property("launch.program")
@@ -772,6 +821,11 @@ def _smoke_test(view: View) -> Value:
     ):
         return Known(True, name.origin)
     return Known(False, Derived("neither few steps nor a tiny model"))
+
+
+@_property("run.method")
+def _method(view: View) -> Value:
+    return Known(view.run.method, Derived("the trainer"))
 
 
 @_property("run.linked")

@@ -58,7 +58,12 @@ def written(view: View, name: str) -> Target | None:
         site = value.value.site if isinstance(value, Known) and hasattr(value.value, "site") else None
         return _argument(site, rest)
     if root == "model":
-        return _loading(view, _LOADING.get(name, (rest,)))
+        return _loading(view, _LOADING.get(name, (rest.removeprefix("load."),)))
+    if root == "ref_model":
+        site = model_site(view, reference=True)
+        return (
+            Target(site, name) if site is not None and rest == "given" else _argument(site, rest.removeprefix("load."))
+        )
     return _entry(view.run.config, root, rest)
 
 
@@ -76,6 +81,7 @@ def place_for(view: View, name: str) -> Target | None:
             Target(view.run.trainer, rest) if view.run.trainer is not None and view.run.trainer.open is None else None
         )
     if root == "model":
+        rest = rest.removeprefix("load.")
         site = model_site(view)
         if site is not None:
             return Target(site, rest)

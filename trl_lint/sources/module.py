@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from trl_lint.model import Site
 
+EXPECTED_TO_RAISE = "a test expects it to raise"
+"""The `lenient` of a site that stands in `with pytest.raises(…)`: whatever is wrong there is meant."""
+
 
 class Unparsable(ValueError):
     """The file is no Python that anybody could run; one line says where."""

@@ -473,7 +473,9 @@ class _Reader:
                 return self._subscript(node, here)
             case cst.NamedExpr():
                 return self.value(node.value, here)
-            case cst.Await() | cst.Lambda() | _:
+            case cst.Lambda():
+                return self._known(Symbol("<lambda>"), node)
+            case _:
                 return Unknown(f"`{self.code(node)}` is computed at run time")
 
     def _known(self, value: object, node: cst.CSTNode) -> Known:

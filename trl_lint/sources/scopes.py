@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import libcst as cst
 
+from trl_lint.sources.module import EXPECTED_TO_RAISE
+
 Path: TypeAlias = tuple[tuple[int, str], ...]
 
 
@@ -241,7 +243,7 @@ class _Walk:
                     self.expression(item.item)
                     if item.asname is not None:
                         self.targets(item.asname.name, None)
-                self.block(node.body, None, "")
+                self.block(node.body, None, "", EXPECTED_TO_RAISE if any(_raises(i.item) for i in node.items) else None)
             case cst.Try() | cst.TryStar():
                 self.try_(node)
             case cst.Match():
@@ -269,6 +271,8 @@ class _Walk:
         self.branches += 1
         branch = self.branches
         shim = "a version check around it" if _mentions_version(node.test) else None
+        if (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING":
+            shim = "it is for type checkers only"
         self.block(node.body, branch, "then", shim)
         if isinstance(node.orelse, cst.If):
             path, before = self.path, self.lenient
@@ -303,7 +307,8 @@ class _Walk:
         for decorator in node.decorators:
             self.expression(decorator.decorator)
         self.scope.bind(Binding("def", node.name.value, node, self.point(), self.scope))
-        self.enter("function", node, node.params, node.body)
+        xfail = any("xfail" in set(_names(d.decorator)) for d in node.decorators)
+        self.enter("function", node, node.params, node.body, EXPECTED_TO_RAISE if xfail else None)
 
     def klass(self, node: cst.ClassDef) -> None:
         for decorator in node.decorators:
@@ -314,11 +319,16 @@ class _Walk:
         self.enter("class", node, None, node.body)
 
     def enter(
-        self, kind: Literal["function", "class"], node: cst.CSTNode, params: cst.Parameters | None, body: cst.BaseSuite
+        self,
+        kind: Literal["function", "class"],
+        node: cst.CSTNode,
+        params: cst.Parameters | None,
+        body: cst.BaseSuite,
+        expected: str | None = None,
     ) -> None:
         outer, path, lenient = self.scope, self.path, self.lenient
         self.scope = Scope(kind, node, outer, self.point())
-        self.path, self.lenient = (), None if kind == "function" else lenient
+        self.path, self.lenient = (), expected if kind == "function" else lenient
         if params is not None:
             self.params(params)
         self.block(body, None, "")
@@ -604,6 +614,12 @@ def _names(node: cst.CSTNode) -> Iterator[str]:
         for item in child if isinstance(child, (list, tuple)) else (child,):
             if isinstance(item, cst.CSTNode):
                 yield from _names(item)
+
+
+def _raises(item: cst.BaseExpression) -> bool:
+    """Whether a context expects its body to fail: `pytest.raises(…)`, `self.assertRaises(…)`."""
+    name = dotted(item.func) if isinstance(item, cst.Call) else None
+    return name is not None and name.rpartition(".")[2] in ("raises", "assertRaises", "assertRaisesRegex")
 
 
 def _caught(handler: cst.ExceptHandler | cst.ExceptStarHandler) -> Iterator[str]:

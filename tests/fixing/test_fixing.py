@@ -1,0 +1,176 @@
+"""Fixes from finding to text: several on one call, conflicts, moves between calls and modules, and what is held back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trl_lint import rulebook
+from trl_lint.fixing import Fixed, NoFixpoint, fix_file
+from trl_lint.rulebook.files import Context, examine
+from trl_lint.sources.text import Text
+
+from ..helpers import all_rules, context, fix
+
+PAGE = """# A rule made up by a test
+
+```toml
+methods = ["sft"]
+at = ["{at}"]
+when = "{when}"
+severity = "warning"
+message = "message of {name}"
+[[fix]]
+title = "fix of {name}"
+{fix}
+```
+"""
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    (tmp_path / "made-up").mkdir()
+    return tmp_path
+
+
+def page(folder: Path, name: str, when: str, fix: str, at: str = "seed") -> None:
+    (folder / "made-up" / f"{name}.md").write_text(PAGE.format(name=name, when=when, fix=fix, at=at), "utf-8")
+
+
+def fixed(code: str, folder: Path, **options: bool) -> Fixed:
+    made: Context = context(rules=rulebook.load(folder), trl="1.9.2")
+    return fix_file(
+        examine("/nowhere/train.py", Text("/nowhere/train.py", code.encode()), made),
+        made,
+        unsafe=options.get("unsafe", False),
+    )
+
+
+CALL = 'from trl import SFTConfig\n\nargs = SFTConfig(\n    output_dir="out",\n    fp16=True,  # fast\n    seed=1,\n    packing=True,\n)\n'
+
+
+def test_six_rules_on_one_call_land_in_one_pass(pages: Path) -> None:
+    page(pages, "one", "fp16", "set = { fp16 = false }")
+    page(pages, "two", "not bf16", "set = { bf16 = true }")
+    page(pages, "three", "given(seed)", 'drop = ["seed"]')
+    page(pages, "four", "not given(max_length)", "set = { max_length = 2048 }")
+    page(
+        pages,
+        "five",
+        "has(packing_strategy) and packing_strategy == 'bfd' and not given(packing_strategy)",
+        'set = { packing_strategy = "wrapped" }',
+    )
+    page(pages, "six", "model_init_kwargs is None", 'set = { "model_init_kwargs.dtype" = "bfloat16" }')
+    done = fixed(CALL, pages)
+    assert len(done.applied) == 6
+    assert done.after.decode() == (
+        'from trl import SFTConfig\n\nargs = SFTConfig(\n    output_dir="out",\n    fp16=False,  # fast\n    packing=True,\n'
+        '    packing_strategy="wrapped",\n    max_length=2048,\n    model_init_kwargs={"dtype": "bfloat16"},\n    bf16=True,\n)\n'
+    ) or sorted(done.after.decode().splitlines()) == sorted(
+        [
+            "from trl import SFTConfig",
+            "",
+            "args = SFTConfig(",
+            '    output_dir="out",',
+            "    fp16=False,  # fast",
+            "    packing=True,",
+            '    packing_strategy="wrapped",',
+            "    max_length=2048,",
+            '    model_init_kwargs={"dtype": "bfloat16"},',
+            "    bf16=True,",
+            ")",
+        ]
+    )
+
+
+def test_two_rules_that_disagree_are_reported(pages: Path) -> None:
+    page(pages, "low", "seed != 2", "set = { seed = 2 }")
+    page(pages, "other", "packing and seed == 1", "set = { seed = 3 }")
+    done = fixed(CALL, pages)
+    assert b"seed=2" in done.after
+    assert len(done.applied) + len(done.failed) >= 1
+
+
+def test_rules_that_undo_each_other_are_an_error(pages: Path) -> None:
+    page(pages, "up", "seed == 1", "set = { seed = 2 }")
+    page(pages, "down", "seed == 2", "set = { seed = 1 }")
+    with pytest.raises(NoFixpoint, match="do not settle"):
+        fixed(CALL, pages)
+
+
+def test_a_fix_that_changes_nothing_is_not_applied(pages: Path) -> None:
+    page(pages, "stubborn", "packing", "set = { seed = 2 }")
+    done = fixed(CALL, pages)
+    assert done.after == done.before
+    assert [why for _f, why in done.failed] == ["the finding would still be there"]
+
+
+def test_consent_is_asked_for(pages: Path) -> None:
+    page(pages, "costly", "seed == 1", 'needs = ["memory"]\nset = { seed = 2 }')
+    assert fixed(CALL, pages).held_back[0][1] == "unsafe, needs memory: --unsafe-fixes"
+    assert b"seed=2" in fixed(CALL, pages, unsafe=True).after
+
+
+def test_a_fix_that_one_run_needs_and_another_does_not_is_held_back(pages: Path) -> None:
+    page(pages, "streams", "dataset.streaming and seed == 1", "set = { seed = 2 }")
+    code = (
+        'from datasets import load_dataset\nfrom trl import SFTConfig, SFTTrainer\n\nargs = SFTConfig(output_dir="o", seed=1)\n'
+        'SFTTrainer("m", args=args, train_dataset=load_dataset("d", streaming=True))\n'
+        'SFTTrainer("m", args=args, train_dataset=load_dataset("d"))\n'
+    )
+    done = fixed(code, pages)
+    assert done.after == done.before
+    assert done.held_back[0][1] == "another run goes through the same call and does not need it"
+
+
+def test_the_binding_of_a_name_bound_once_is_edited(pages: Path) -> None:
+    page(pages, "low", "seed == 1", "set = { seed = 2 }")
+    code = 'from trl import SFTConfig\n\nSEED = 1\nargs = SFTConfig(output_dir="o", seed=SEED)\nprint(SEED)\n'
+    assert fixed(code, pages).after.decode() == code.replace("SEED = 1", "SEED = 2")
+
+
+# The real rules ----------------------------------------------------------------------------------------------------------
+
+MOVES = {
+    "keyword into the config": (
+        '# trl-lint: facts trl==1.9.2\nfrom trl import SFTConfig, SFTTrainer\n\ntrainer = SFTTrainer("m", args=SFTConfig(output_dir="o"), packing=True)\n',
+        '# trl-lint: facts trl==1.9.2\nfrom trl import SFTConfig, SFTTrainer\n\ntrainer = SFTTrainer("m", args=SFTConfig(output_dir="o", packing=True))\n',
+    ),
+    "keyword into a new config": (
+        '# trl-lint: facts trl==1.9.2\nfrom trl import SFTTrainer\n\ntrainer = SFTTrainer("m", packing=True)\n',
+        '# trl-lint: facts trl==1.9.2\nfrom trl import SFTConfig, SFTTrainer\n\ntrainer = SFTTrainer("m", args=SFTConfig(output_dir="tmp_trainer", packing=True))\n',
+    ),
+    "TrainingArguments becomes the config, its learning rate stays": (
+        "# trl-lint: facts trl==0.15.2\nfrom transformers import TrainingArguments\nfrom trl import SFTTrainer\n\n"
+        'args = TrainingArguments(output_dir="o")\ntrainer = SFTTrainer("m", args=args, packing=True)\n',
+        "# trl-lint: facts trl==0.15.2\nfrom trl import SFTConfig, SFTTrainer\n\n"
+        'args = SFTConfig(output_dir="o", packing=True, learning_rate=5e-05)\ntrainer = SFTTrainer("m", args=args)\n',
+    ),
+    "all names move": (
+        "# trl-lint: facts trl==1.5.0\nfrom trl import ORPOConfig, ORPOTrainer\n",
+        "# trl-lint: facts trl==1.5.0\nfrom trl.experimental.orpo import ORPOConfig, ORPOTrainer\n",
+    ),
+    "some names move": (
+        "# trl-lint: facts trl==1.5.0\nfrom trl import ORPOConfig, SFTConfig, ORPOTrainer as T\n",
+        "# trl-lint: facts trl==1.5.0\nfrom trl import SFTConfig\nfrom trl.experimental.orpo import ORPOConfig, ORPOTrainer as T\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves(name: str) -> None:
+    before, after = MOVES[name]
+    assert fix(before, unsafe=False).after.decode() == after
+
+
+@pytest.mark.parametrize(
+    "rule", [r for r in all_rules() if any(a.actions for v in r.variants for a in v.fixes)], ids=lambda r: r.name
+)
+def test_fixed_twice_is_fixed_once(rule: rulebook.Rule) -> None:
+    from ..rulebook.test_pages import code_of
+
+    for code in code_of(rule, "Example"):
+        once = fix(code, unsafe=True)
+        again = fix(once.after, unsafe=True)
+        assert again.after == once.after
