@@ -54,7 +54,7 @@ def test_six_rules_on_one_call_land_in_one_pass(pages: Path) -> None:
     page(pages, "one", "fp16", "set = { fp16 = false }")
     page(pages, "two", "not bf16", "set = { bf16 = true }")
     page(pages, "three", "given(seed)", 'drop = ["seed"]')
-    page(pages, "four", "not given(max_length)", "set = { max_length = 2048 }")
+    page(pages, "four", "has(max_length) and not given(max_length)", "set = { max_length = 2048 }")
     page(
         pages,
         "five",

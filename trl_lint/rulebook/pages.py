@@ -91,10 +91,13 @@ class _Page:
             raise BadPage(f"{shown}:{at}: {str(error).partition(' (at')[0]}; correct the TOML") from None
 
     def bad(self, key: str, what: str) -> BadPage:
-        """An error at the first line of the program that names the key."""
-        for offset, text in enumerate(self.program.splitlines()):
-            if re.match(rf"\s*\[*\s*(\w+\.)*{re.escape(key)}\b", text) or f"{key} =" in text:
-                return BadPage(f"{self.shown}:{self.line + offset}: {what}")
+        """An error at the line of the program that sets the key, or else at the first one that speaks of it."""
+        lines = self.program.splitlines()
+        patterns = (rf"\s*\[*\s*(\w+\.)*{re.escape(key)}\s*(=|\]|\.)", rf".*(?<![\w.]){re.escape(key)}\b")
+        for pattern in patterns:
+            for offset, text in enumerate(lines):
+                if re.match(pattern, text):
+                    return BadPage(f"{self.shown}:{self.line + offset}: {what}")
         return BadPage(f"{self.shown}:{self.line}: {what}")
 
     def rule(self, name: str, group: str, title: str, text: str) -> Rule:
