@@ -183,12 +183,7 @@ class _Check:
     # the part that parses ----------------------------------------------------------------------------------------------
 
     def judge(self, candidates: list[tuple[str, bytes]]) -> int:
-        import gc
-
         from trl_lint.cli.cache import Cache
-
-        # Trees and sites are made by the hundred thousand and live to the end: looking for garbage among them is for nothing.
-        gc.disable()
 
         cache = Cache(self.root, enabled=not self.options.no_cache and not self.options.fix)
         modules = self.modules(candidates, cache)
@@ -240,6 +235,10 @@ class _Check:
                 found.append((path, texts[path], pickle.loads(known)))
                 continue
             fresh.append((path, data, key))
+        import gc
+
+        # Trees and sites are made by the hundred thousand and hardly any is garbage: look for it seldom, or not at all.
+        gc.set_threshold(200_000, 20, 100) if fresh else gc.disable()
         for (path, _data, key), outcome in zip(fresh, self.parsed([(p, d) for p, d, _k in fresh]), strict=True):
             if isinstance(outcome, str):
                 self.skips.append((path, outcome))

@@ -13,7 +13,7 @@ from trl_lint.model import Certainty, Finding, Fix, Intent, Known, Related, Safe
 from trl_lint.rulebook.rule import Alternative, Rule, Variant
 from trl_lint.runs import Run, View, World
 from trl_lint.runs.items import ITEMS, Item, ItemView
-from trl_lint.runs.logic import UNKNOWN, compiled, names_in, truth
+from trl_lint.runs.logic import UNKNOWN, condition, names_in, truth
 from trl_lint.runs.run import TRAINING_ARGUMENTS
 from trl_lint.runs.targets import Target, place_for, written
 
@@ -82,16 +82,19 @@ def _hits(rule: Rule, variants: list[Variant], view: View, *, possible: bool) ->
     if rule.each is None:
         yield from _hit(rule, variants, view, None, possible=possible)
         return
-    for item in ITEMS[rule.each](view):
+    items = view.items.get(rule.each)
+    if items is None:
+        items = view.items[rule.each] = list(ITEMS[rule.each](view))
+    for item in items:
         yield from _hit(rule, variants, ItemView(view, item), item, possible=possible)
 
 
 def _hit(rule: Rule, variants: list[Variant], names: Names, item: Item | None, *, possible: bool) -> Iterator[_Hit]:
-    holds = truth(compiled(rule.when)(names))
+    holds = truth(condition(rule.when)(names))
     if holds is False or (holds is None and not possible):
         return
     for variant in variants:
-        own = truth(compiled(variant.when)(names)) if variant.when is not None else True
+        own = truth(condition(variant.when)(names)) if variant.when is not None else True
         if own is False:
             continue
         if holds and own:
@@ -200,9 +203,19 @@ class _Shown(Formatter):
         return " or ".join(str(_plain(a)) for a in alternatives), field_name  # type: ignore[union-attr]
 
 
+class _Listed(list[object]):
+    """A list that reads as a list of words in a sentence, and as Python with !r."""
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
 def _plain(value: object) -> object:
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return _Listed(_plain(v) for v in value)
     if isinstance(value, Table):
         return {k: _plain(a.value.value) if isinstance(a.value, Known) else "..." for k, a in value.entries.items()}
     return value
@@ -220,7 +233,7 @@ def _fix(hit: _Hit, view: View) -> tuple[Fix | None, tuple[str, ...]]:
     """The first alternative that has a place to be written, and the titles of the others that hold."""
     chosen: Fix | None = None
     others: list[str] = []
-    offered = [f for f in hit.variant.fixes if f.when is None or truth(compiled(f.when)(hit.names)) is True]
+    offered = [f for f in hit.variant.fixes if f.when is None or truth(condition(f.when)(hit.names)) is True]
     for alternative in offered:
         title = fill(alternative.title, hit.names)
         if chosen is None and alternative.actions:

@@ -65,10 +65,12 @@ def truth(alternatives: Alternatives) -> bool | None:
     """True or False where every possible value says so, None where they differ or nothing is known."""
     if isinstance(alternatives, _UnknownType) or not alternatives:
         return None
+    first = alternatives[0]
+    if len(alternatives) == 1 and not isinstance(first, Something):
+        return bool(first)
     if any(isinstance(a, Something) for a in alternatives):
         return None
-    first = bool(alternatives[0])
-    return first if all(bool(a) == first for a in alternatives[1:]) else None
+    return bool(first) if all(bool(a) == bool(first) for a in alternatives[1:]) else None
 
 
 @cache
@@ -79,6 +81,40 @@ def compiled(text: str) -> Compiled:
     except SyntaxError as error:
         raise BadExpression(f"cannot be parsed: {error.msg}") from None
     return _compile(tree)
+
+
+@cache
+def condition(text: str) -> Compiled:
+    """Like `compiled`, for a text of which only the truth counts: what is cheap to ask is asked first."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise BadExpression(f"cannot be parsed: {error.msg}") from None
+    return _compile(_cheap_first(tree))
+
+
+def _cheap_first(node: ast.expr) -> ast.expr:
+    """The operands of `and` and `or` in the order of their cost: their order changes no truth, only who answers."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        node.operand = _cheap_first(node.operand)
+    elif isinstance(node, ast.BoolOp):
+        node.values = sorted((_cheap_first(v) for v in node.values), key=_cost)
+    return node
+
+
+def _cost(node: ast.expr) -> int:
+    name = dotted(node)
+    if name is not None:
+        return 0 if "." not in name else 2
+    if isinstance(node, ast.UnaryOp):
+        return _cost(node.operand)
+    if isinstance(node, ast.Call):
+        return 0 if dotted(node.func) in ("given", "has") else 3
+    if isinstance(node, ast.Compare):
+        return 1 + max(_cost(node.left), 0)
+    if isinstance(node, ast.BoolOp):
+        return 4 + len(node.values)
+    return 3 if not isinstance(node, ast.Constant) else 0
 
 
 def names_in(text: str) -> tuple[frozenset[str], frozenset[str]]:
@@ -243,6 +279,11 @@ def _boolean(is_or: bool, operands: list[Compiled]) -> Compiled:
         last: Alternatives = UNKNOWN
         for operand in operands:
             last = operand(names)
+            # The commonest case first: most conditions of most rules are decided by one plain value.
+            if last.__class__ is tuple and len(last) == 1 and last[0].__class__ in _SIMPLE:  # type: ignore[arg-type, index]
+                if bool(last[0]) is is_or:  # type: ignore[index]
+                    return last
+                continue
             decided = truth(last)
             if decided is None:
                 undecided = True
@@ -251,6 +292,9 @@ def _boolean(is_or: bool, operands: list[Compiled]) -> Compiled:
         return UNKNOWN if undecided else last
 
     return evaluate
+
+
+_SIMPLE = frozenset({bool, int, float, str, type(None), tuple})
 
 
 def _compare(node: ast.Compare) -> Compiled:

@@ -6,8 +6,9 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from trl_lint import knowledge
 from trl_lint.facts import Facts
@@ -71,17 +72,24 @@ class View:
         self.run = run
         self.world = world
         self._values: dict[str, Value] = {}
+        self._known: dict[str, Alternatives] = {}
+        self._has: dict[str, bool] = {}
+        self.items: dict[str, list[Any]] = {}
         self._derived: dict[str, Alternatives] | None = None
 
     # the language's questions ----------------------------------------------------------------------------------------
 
     def alternatives(self, name: str) -> Alternatives:
-        if "." not in name:
-            config = self.config_class
-            if config is not None and name in _targets(config):
-                derived = self._derive().get(name)
-                if derived is not None:
-                    return derived
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = self._possible(name)
+        return found
+
+    def _possible(self, name: str) -> Alternatives:
+        if "." not in name and name in self._targets:
+            derived = self._derive().get(name)
+            if derived is not None:
+                return derived
         return _alternatives(self.value(name))
 
     def given(self, name: str) -> Alternatives:
@@ -96,6 +104,12 @@ class View:
         return (isinstance(value.origin, Written),)
 
     def has(self, name: str) -> bool:
+        found = self._has.get(name)
+        if found is None:
+            found = self._has[name] = self._declares(name)
+        return found
+
+    def _declares(self, name: str) -> bool:
         if name.startswith("trainer."):
             trainer = self.trainer_class
             return trainer is not None and name.partition(".")[2] in trainer.keywords
@@ -110,7 +124,7 @@ class View:
 
     # config fields -----------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def config_class(self) -> ConfigClass | None:
         """The config class in this release; for TrainingArguments the config that the trainer turns it into."""
         name = self.run.config_class
@@ -119,7 +133,12 @@ class View:
             name = trainer.config if trainer is not None else None
         return self.world.release.config(name) if name is not None else None
 
-    @property
+    @cached_property
+    def _targets(self) -> frozenset[str]:
+        """The fields that the release derives."""
+        return _targets_of(self.config_class.steps) if self.config_class is not None else frozenset()
+
+    @cached_property
     def trainer_class(self) -> TrainerClass | None:
         trainer = self.run.trainer
         return self.world.release.trainer(trainer.name) if trainer is not None else None
@@ -295,10 +314,6 @@ def _targets_of(steps: tuple[object, ...]) -> frozenset[str]:
     return frozenset(step.field for step in steps)  # type: ignore[attr-defined]
 
 
-def _targets(config: ConfigClass) -> frozenset[str]:
-    return _targets_of(config.steps)
-
-
 def _evaluate(text: str, state: _State) -> Alternatives:
     try:
         return compiled(text)(state)
@@ -306,7 +321,7 @@ def _evaluate(text: str, state: _State) -> Alternatives:
         return UNKNOWN
 
 
-_SURELY_SOMETHING = ("<local>.", "<lambda>", "torch.", "transformers.", "trl.", "peft.")
+_SURELY_SOMETHING = ("<local>.", "<lambda>", "<object>.", "torch.", "transformers.", "trl.", "peft.")
 
 
 def _alternatives(value: Value) -> Alternatives:
@@ -781,6 +796,15 @@ def _gpu_present(view: View) -> Value:
     if hardware.count == 0 or (hardware.gpu or "").lower().startswith("none"):
         return Known(False, Stated(hardware.origin))
     return Known(True, Stated(hardware.origin))
+
+
+@_property("gpu.mps")
+def _gpu_mps(view: View) -> Value:
+    """Whether it is Apple's GPU."""
+    hardware = view.run.facts.hardware
+    if hardware is None or hardware.gpu is None:
+        return Unknown("nothing says which GPU there is")
+    return Known("mps" in hardware.gpu.lower(), Stated(hardware.origin))
 
 
 def _gpu(view: View, attribute: Callable[[knowledge.Gpu], object]) -> Value:

@@ -168,7 +168,7 @@ def _consistent(candidates: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
 
 
 def _transformers(release: TrlRelease, facts: Facts, *, every: bool) -> Iterator[str | None]:
-    """The transformers releases to ask: all that the pins allow, or for many TRL releases the ends and the likeliest."""
+    """The transformers releases to ask: of every minor series, or for many TRL releases the ends and the likeliest."""
     fact = facts.packages.get("transformers")
     if fact is not None and fact.version is not None:
         yield knowledge.known("transformers", fact.version)
@@ -177,7 +177,8 @@ def _transformers(release: TrlRelease, facts: Facts, *, every: bool) -> Iterator
     if not allowed:
         yield None
     elif every:
-        yield from allowed
+        # One of each minor series: within one, patches change nothing that a page asks about.
+        yield from {v.rpartition(".")[0]: v for v in allowed}.values()
     else:
         yield from dict.fromkeys((allowed[0], _assumed_transformers(release, facts), allowed[-1]))
 

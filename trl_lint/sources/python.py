@@ -131,6 +131,7 @@ class _Reader:
         self.tree = module
         self.found = found
         self._spans: Mapping[cst.CSTNode, Any] | None = None
+        self._made: dict[int, Span] = {}
         self._sites: dict[int, Site] = {}
         self._busy: set[int] = set()
         self._calls_of: dict[str, list[tuple[cst.Call, Here]]] | None = None
@@ -168,10 +169,14 @@ class _Reader:
 
     def span(self, node: cst.CSTNode) -> Span:
         """The span of a node; positions are resolved once, and only for files that hold a site."""
+        made = self._made.get(id(node))
+        if made is not None:  # shared, so that a kept file holds each span once
+            return made
         if self._spans is None:
             self._spans = positions(self.tree)
         found = self._spans[node]
-        return self.text.span(found.start, found.start + found.length)
+        made = self._made[id(node)] = self.text.span(found.start, found.start + found.length)
+        return made
 
     # names -----------------------------------------------------------------------------------------------------------
 
@@ -801,6 +806,9 @@ class _Reader:
         if name in ("os.getenv", "os.environ.get"):
             likely = self.value(node.args[1].value, at) if len(node.args) > 1 else None
             return Unknown("the environment decides", likely if isinstance(likely, Known) else None)
+        last = (name or "").rpartition(".")[2]
+        if last[:1].isupper() and not last.isupper():  # a class: its instance is something, whatever it is
+            return self._known(Symbol(f"<object>.{last}"), node)
         if isinstance(node.func, cst.Name):
             return self._returned(node, at)
         return Unknown(f"`{self.code(node)}` is computed at run time")
