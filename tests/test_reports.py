@@ -21,10 +21,13 @@ PYTHON = {name: case for name, case in CASES.items() if case["input"].endswith("
 # Recipes and launch scripts are read from part 2 on; until then nothing looks at them.
 WAITING = sorted(set(CASES) - set(PYTHON))
 
-# What a trap is about: the groups or rules that must not speak of it.
+# Lines of reports that must not be found: (report, line).
 UNDECIDABLE = {
     # The dataset's content decides; the file does not show it.
     ("c048", 7),
+    # Not so: TRL 0.18.1 hands generate() a GenerationConfig of its own, and use_cache of that one counts, not the model's.
+    # Run with transformers 4.51.3: the forward passes of generation see 3, 1, 1, … tokens with and without the line.
+    ("c090", 9),
 }
 
 

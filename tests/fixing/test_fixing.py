@@ -174,3 +174,10 @@ def test_fixed_twice_is_fixed_once(rule: rulebook.Rule) -> None:
         once = fix(code, unsafe=True)
         again = fix(once.after, unsafe=True)
         assert again.after == once.after
+
+
+def test_a_class_of_the_same_name_is_not_where_a_name_moved_to() -> None:
+    code = "# trl-lint: facts trl==1.16.0\nfrom trl.experimental.gspo_token import GRPOTrainer\n"
+    done = fix(code, unsafe=True)
+    assert done.after.decode() == code
+    assert [f.rule for f in done.examined.findings] == ["missing-import"]

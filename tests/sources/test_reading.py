@@ -218,6 +218,17 @@ def test_a_trainer_refers_to_its_parts() -> None:
     assert shown(trainer.arguments["args"].value) == "SFTConfig"
 
 
+def test_names_that_stand_for_each_other() -> None:
+    assert configs("from trl import SFTConfig\na = b\nb = a\nif x:\n    a = SFTConfig\nb()\na()\nSFTConfig(seed=a)\n")
+
+
+def test_unsloth_counts_wherever_it_is_imported() -> None:
+    assert (
+        module("def cell():\n    from unsloth import FastLanguageModel\nfrom trl import SFTConfig\n").unsloth
+        is not None
+    )
+
+
 def test_spans_are_code_points_and_bytes() -> None:
     code = "# 🚀\nfrom trl import SFTConfig\nname = '模型'; c = SFTConfig(output_dir='é', fp16=True)\n"
     place = configs(code)[0].arguments["fp16"].place

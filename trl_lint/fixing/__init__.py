@@ -113,15 +113,22 @@ def _key(finding: Finding) -> tuple[object, ...]:
 def _round(
     examined: Examined, wanted: Sequence[Finding], context: Context
 ) -> tuple[Examined, list[Finding], list[tuple[Finding, str]]]:
-    """All wanted fixes in one text; if that fails, one after the other, so that one bad fix does not cost the others."""
-    try:
-        return _verified(examined, wanted, context), list(wanted), []
-    except CannotEdit as error:
-        if len(wanted) == 1:
-            return examined, [], [(wanted[0], str(error))]
+    """All safe fixes in one text, then the others one by one, the most promising first: one may make the next one moot.
+
+    If the text of all does not prove right they go one by one too, so that one bad fix does not cost the others.
+    """
     done: list[Finding] = []
+    safe = [f for f in wanted if f.fix is not None and f.fix.safety == "safe"]
+    others = sorted((f for f in wanted if f not in safe), key=lambda f: -f.gain)
+    if safe:
+        try:
+            examined, done = _verified(examined, safe, context), list(safe)
+        except CannotEdit as error:
+            if len(wanted) == 1:
+                return examined, [], [(wanted[0], str(error))]
+            others = [*safe, *others]
     refused: list[tuple[Finding, str]] = []
-    for finding in wanted:
+    for finding in others:
         current = next((f for f in examined.findings if _key(f) == _key(finding)), None)
         if current is None:
             continue  # another fix has solved it already

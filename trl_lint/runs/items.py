@@ -191,7 +191,7 @@ def missing_imports(view: View) -> Iterable[Item]:
         if exported is not None and (site.name in exported or release.exports(site.origin) is not None):
             continue
         ranges = knowledge.history(module, site.name)
-        homes = [m for m in release.modules_of(site.name) if not any(part.startswith("_") for part in m.split("."))]
+        homes = [m for m in release.modules_of(site.name) if _may_be_home(m, module, site.name)]
         replaced = knowledge.replacement("symbol", module, site.name) or knowledge.replacement(
             "symbol", "trl", site.name
         )
@@ -203,6 +203,21 @@ def missing_imports(view: View) -> Iterable[Item]:
             },
             site,
         )  # fmt: skip
+
+
+def _may_be_home(home: str, module: str, name: str) -> bool:
+    """Whether `home` can be where `name` went to: a public module that does not hold another thing of the same name.
+
+    `trl.experimental.gspo_token` had a GRPOTrainer of its own while `trl` had the plain one: that is no move.
+    """
+    if any(part.startswith("_") for part in home.split(".")):
+        return False
+    if home != "trl" or not module.startswith("trl.experimental"):
+        return True
+    order = {v: i for i, v in enumerate(knowledge.releases("trl"))}
+    there = {i for first, last in knowledge.history(home, name) for i in range(order[first], order[last] + 1)}
+    here = {i for first, last in knowledge.history(module, name) for i in range(order[first], order[last] + 1)}
+    return not here or not here <= there
 
 
 def unknown_liger_keys(view: View) -> Iterable[Item]:

@@ -134,19 +134,13 @@ class _Reader:
         self._made: dict[int, Span] = {}
         self._sites: dict[int, Site] = {}
         self._busy: set[int] = set()
+        self._naming: set[int] = set()
         self._calls_of: dict[str, list[tuple[cst.Call, Here]]] | None = None
         self._parsed: dict[tuple[int, int], Site | None] = {}
         self.depth = 0
 
     def module(self) -> Module:
-        unsloth = next(
-            (
-                f"`import {b.target.partition('.')[0]}`"
-                for b in self._imports()
-                if b.target.partition(".")[0] == "unsloth"
-            ),
-            None,
-        )
+        unsloth = "`import unsloth`" if "unsloth" in self.found.packages else None
         for call, here in self.found.calls:
             klass = self.classify(call.func, here.scope, here.point)
             if klass is None:
@@ -162,10 +156,6 @@ class _Reader:
         parsed = {s.variable for s in self._parsed.values() if s is not None and s.variable is not None}
         reads = {v: frozenset(self.found.reads.get(v, ())) for v in sorted(parsed)}
         return Module(self.text.path, (*self.import_sites(), *sites), unsloth, reads)
-
-    def _imports(self) -> Iterable[Binding]:
-        for bindings in self.found.module.bindings.values():
-            yield from (b for b in bindings if b.kind == "import")
 
     def span(self, node: cst.CSTNode) -> Span:
         """The span of a node; positions are resolved once, and only for files that hold a site."""
@@ -201,14 +191,20 @@ class _Reader:
         return f"{path}.{rest}" if rest else path
 
     def _imported(self, binding: Binding) -> str | None:
-        """The path of an import; "" for a placeholder such as `X = None`; None for anything else."""
+        """The path of an import; "" for a placeholder such as `X = None`; None for anything else, a circle included."""
         if binding.kind == "import":
             return binding.target
-        if binding.kind == "assign" and isinstance(binding.node, (cst.Name, cst.Attribute)):
-            if isinstance(binding.node, cst.Name) and binding.node.value in ("None", "object"):
-                return ""
+        if binding.kind != "assign" or not isinstance(binding.node, (cst.Name, cst.Attribute)):
+            return None
+        if isinstance(binding.node, cst.Name) and binding.node.value in ("None", "object"):
+            return ""
+        if id(binding) in self._naming:
+            return None
+        self._naming.add(id(binding))
+        try:
             return self.qualified(binding.node, binding.scope, binding.point)
-        return None
+        finally:
+            self._naming.discard(id(binding))
 
     def _starred(self, name: str) -> str | None:
         stars = self.found.module.bindings.get("*", ())

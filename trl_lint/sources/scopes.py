@@ -108,6 +108,7 @@ class Outline:
     imports: list[tuple[cst.ImportFrom, Here]] = field(default_factory=list)
     assigned: dict[int, Binding] = field(default_factory=dict)
     returns: dict[int, list[tuple[cst.BaseExpression | None, Here]]] = field(default_factory=dict)
+    packages: set[str] = field(default_factory=set)
     loads: dict[str, int] = field(default_factory=dict)
     reads: dict[str, set[str]] = field(default_factory=dict)
     heres: dict[int, Here] = field(default_factory=dict)
@@ -500,6 +501,7 @@ class _Walk:
     def import_(self, node: cst.Import) -> None:
         for alias in node.names:
             module = dotted(alias.name) or ""
+            self.found.packages.add(module.partition(".")[0])
             if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
                 name, target = alias.asname.name.value, module
             else:
@@ -509,6 +511,7 @@ class _Walk:
     def import_from(self, node: cst.ImportFrom) -> None:
         module = "." * len(node.relative) + (dotted(node.module) or "")
         self.found.imports.append((node, self.here()))
+        self.found.packages.add(module.partition(".")[0])
         if isinstance(node.names, cst.ImportStar):
             self.scope.bind(Binding("import", "*", node, self.point(), self.scope, target=module))
             return
