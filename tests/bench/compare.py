@@ -18,7 +18,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-
 # Where this is set every run compiles every module anew, which no user's machine does.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

@@ -174,6 +174,15 @@ def test_ignored_files_of_git_are_not_read(project: Path) -> None:
     assert trl_lint("train.py", cwd=project).returncode == 1
 
 
+def test_an_ignored_folder_that_is_named_is_read(project: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    (project / ".gitignore").write_text("demo/\n", "utf-8")
+    (project / "demo").mkdir()
+    (project / "demo" / "train.py").write_text(BAD, "utf-8")
+    assert trl_lint("demo", cwd=project).returncode == 1
+    assert "demo" not in trl_lint(cwd=project).stdout
+
+
 def test_mode_and_links_survive_a_fix(project: Path) -> None:
     (project / "train.py").chmod(0o755)
     (project / "link.py").symlink_to("train.py")

@@ -42,12 +42,11 @@ def _walk(folder: str, skipped: list[tuple[str, str]]) -> Iterable[str]:
 
 
 def _git(folder: str) -> list[str] | None:
-    """The files of a folder that git tracks or would track; None outside a repository or without git."""
-    command = [
-        "git",
-        "-c",
-        "core.quotepath=off",
-        "-C",
+    """The files of a folder that git tracks or would track; None outside a repository or without git.
+
+    None as well for a folder that git ignores as a whole: whoever names it wants it looked at.
+    """
+    listed = _ask_git(
         folder,
         "ls-files",
         "-z",
@@ -55,16 +54,25 @@ def _git(folder: str) -> list[str] | None:
         "--others",
         "--exclude-standard",
         "--deduplicate",
-    ]
-    try:
-        done = subprocess.run([*command, "--", *(f"*{s}" for s in SUFFIXES)], capture_output=True, check=False)
-    except OSError:
-        return None
-    if done.returncode != 0:
+        "--",
+        *(f"*{s}" for s in SUFFIXES),
+    )
+    if listed is None or (not listed and _ask_git(folder, "check-ignore", "-q", ".") is not None):
         return None
     prefix = "" if folder in (".", "./") else folder
-    names = [os.path.join(prefix, os.fsdecode(n)) for n in done.stdout.split(b"\0") if n]
+    names = [os.path.join(prefix, os.fsdecode(n)) for n in listed.split(b"\0") if n]
     return [n for n in names if os.path.lexists(n)]
+
+
+def _ask_git(folder: str, *words: str) -> bytes | None:
+    """What git prints; None if it cannot be run or says no."""
+    try:
+        done = subprocess.run(
+            ["git", "-c", "core.quotepath=off", "-C", folder, *words], capture_output=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
 
 
 def _by_hand(folder: str, skipped: list[tuple[str, str]]) -> Iterator[str]:

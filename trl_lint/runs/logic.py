@@ -280,8 +280,8 @@ def _boolean(is_or: bool, operands: list[Compiled]) -> Compiled:
         for operand in operands:
             last = operand(names)
             # The commonest case first: most conditions of most rules are decided by one plain value.
-            if last.__class__ is tuple and len(last) == 1 and last[0].__class__ in _SIMPLE:  # type: ignore[arg-type, index]
-                if bool(last[0]) is is_or:  # type: ignore[index]
+            if last.__class__ is tuple and len(last) == 1 and last[0].__class__ in _SIMPLE:
+                if bool(last[0]) is is_or:
                     return last
                 continue
             decided = truth(last)
