@@ -181,3 +181,11 @@ def test_a_class_of_the_same_name_is_not_where_a_name_moved_to() -> None:
     done = fix(code, unsafe=True)
     assert done.after.decode() == code
     assert [f.rule for f in done.examined.findings] == ["missing-import"]
+
+
+def test_the_same_finding_on_two_calls_is_fixed_on_both(pages: Path) -> None:
+    page(pages, "costly", "seed == 1", 'needs = ["memory"]\nset = { seed = 2 }')
+    code = 'from trl import SFTConfig\n\na = SFTConfig(output_dir="a", seed=1)\nb = SFTConfig(output_dir="b", seed=1)\n'
+    done = fixed(code, pages, unsafe=True)
+    assert done.after.decode() == code.replace("seed=1", "seed=2")
+    assert len(done.applied) == 2

@@ -7,6 +7,7 @@ that does not make its finding go away, or brings a new error in any world that 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -152,8 +153,8 @@ def _verified(examined: Examined, findings: Sequence[Finding], context: Context)
         after = examine(examined.path, text, context)
     except Unparsable as error:
         raise CannotEdit(f"the result does not parse: {error}") from None
-    gone = {_key(f) for f in findings}
-    if any(_key(f) in gone for f in after.findings):
+    was, now = Counter(map(_key, examined.findings)), Counter(map(_key, after.findings))
+    if any(now[key] > was[key] - solved for key, solved in Counter(map(_key, findings)).items()):
         raise CannotEdit("the finding would still be there")
     known = {(f.rule, f.fields) for f in examined.findings if f.severity is Severity.error}
     new = [f for f in after.findings if f.severity is Severity.error and (f.rule, f.fields) not in known]

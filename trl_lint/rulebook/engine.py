@@ -125,12 +125,24 @@ def _certainty(hit: _Hit, run: Run, views: dict[int, View]) -> Certainty:
         return "possible"
     if not run.worlds.bounded and (hit.variant.trl or hit.rule.each is not None):
         return "possible"
+    if hit.item is not None and hit.item.attributes.get("package") == "transformers" and not _in_newest(hit, run):
+        return "possible"
     for index, world in enumerate(run.worlds.others):
         view = views.setdefault(index, View(run, world))
         variants = [v for v in hit.rule.variants if in_range(v.trl, world)]
         if not variants or all(other.key != hit.key for other in _hits(hit.rule, variants, view, possible=False)):
             return "assumed"
     return "certain"
+
+
+def _in_newest(hit: _Hit, run: Run) -> bool:
+    """Whether the newest transformers that the pins allow says the same: the one assumed is only the likeliest."""
+    assumed = run.worlds.assumed
+    same = [w for w in run.worlds.others if assumed is not None and w.release is assumed.release]
+    if not same:
+        return True
+    variants = [v for v in hit.rule.variants if in_range(v.trl, same[-1])]
+    return any(other.key == hit.key for other in _hits(hit.rule, variants, View(run, same[-1]), possible=False))
 
 
 def _undecided(rule: Rule, variant: Variant, names: Names) -> str:
@@ -157,8 +169,13 @@ def _finding(hit: _Hit, view: View, certainty: Certainty) -> Finding:
         rule=rule.name, group=rule.group, severity=variant.severity, certainty=certainty, message=fill(variant.message, hit.names),
         span=span, related=related, method=run.method, runs=(run.id,), fields=_finding_key(hit),
         fix=fix if certainty != "possible" else None, alternatives=alternatives,
-        assumed=view.world.label if certainty == "assumed" else None, undecided=(hit.undecided or f"trl {view.world.version} is newer than all that is known") if certainty == "possible" else None, gain=rule.gain,
+        assumed=_assumption(run, view.world) if certainty == "assumed" else None, undecided=(hit.undecided or f"trl {view.world.version} is newer than all that is known") if certainty == "possible" else None, gain=rule.gain,
     )  # fmt: skip
+
+
+def _assumption(run: Run, world: World) -> str:
+    """What a finding assumes: the TRL release, or with that pinned the transformers release."""
+    return world.label if len(run.worlds.candidates) != 1 else f"transformers {world.transformers}"
 
 
 def _spans(hit: _Hit, view: View) -> tuple[Span, tuple[Related, ...]]:
@@ -188,6 +205,18 @@ def _related(hit: _Hit, view: View, seen: set[Span]) -> tuple[Related, ...]:
     return tuple(found)
 
 
+MOST_SHOWN = 3
+
+
+class _Words(str):
+    """Text that stands for a value and is not one: no quotes around it with !r."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 class _Shown(Formatter):
     """Templates over dotted names: `{loss_type!r}`, `{versions.trl}`, `{item.name}`."""
 
@@ -196,11 +225,13 @@ class _Shown(Formatter):
 
     def get_field(self, field_name: str, args: object, kwargs: object) -> tuple[object, str]:
         alternatives = self.names.alternatives(field_name)
-        if alternatives is UNKNOWN or not alternatives:
-            return "unknown", field_name
-        if len(alternatives) == 1:  # type: ignore[arg-type]
-            return _plain(alternatives[0]), field_name  # type: ignore[index]
-        return " or ".join(str(_plain(a)) for a in alternatives), field_name  # type: ignore[union-attr]
+        if isinstance(alternatives, tuple) and len(alternatives) == 1:
+            return _plain(alternatives[0]), field_name
+        if not isinstance(alternatives, tuple) or not alternatives:
+            return _Words(f"<{field_name}>"), field_name
+        if len(alternatives) > MOST_SHOWN:
+            return _Words(f"{_plain(alternatives[0])} … {_plain(alternatives[-1])}"), field_name
+        return _Words(" or ".join(str(_plain(a)) for a in alternatives)), field_name
 
 
 class _Listed(list[object]):

@@ -20,7 +20,7 @@ from trl_lint.rulebook.rule import Alternative, BadPage, Rule, Variant, sections
 from trl_lint.runs import method_of
 from trl_lint.runs.items import ITEMS
 from trl_lint.runs.logic import BadExpression, compiled, names_in
-from trl_lint.runs.run import properties
+from trl_lint.runs.properties import properties
 
 __all__ = ["BadPage", "Rule", "blocks", "read", "sections"]
 

@@ -9,7 +9,8 @@ from trl_lint import knowledge
 from trl_lint.knowledge import Replacement
 from trl_lint.model import Argument, Known, Site, Table
 from trl_lint.runs.logic import Alternatives
-from trl_lint.runs.run import TRAINING_ARGUMENTS, View, liger_release, trainer_argument
+from trl_lint.runs.properties import liger_release
+from trl_lint.runs.run import TRAINING_ARGUMENTS, View, trainer_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,27 +183,39 @@ def missing_imports(view: View) -> Iterable[Item]:
     if view.run.method is not None or view.run.config is not None:
         return
     release = view.world.release
+    missing: dict[tuple[int, str], list[Site]] = {}
     for site in view.run.module.sites:
-        # Names with an underscore in front are not in the tables.
-        if site.kind != "import" or site.lenient is not None or site.name.startswith("_"):
+        if site.kind != "import" or site.lenient is not None:
             continue
         module = site.origin.rpartition(".")[0]
         exported = release.exports(module)
-        if exported is not None and (site.name in exported or release.exports(site.origin) is not None):
-            continue
-        ranges = knowledge.history(module, site.name)
-        homes = [m for m in release.modules_of(site.name) if _may_be_home(m, module, site.name)]
-        replaced = knowledge.replacement("symbol", module, site.name) or knowledge.replacement(
-            "symbol", "trl", site.name
-        )
-        yield Item(
-            {
-                "name": site.name, "module": module, "home": homes[0] if homes else None, "last": _last_before("trl", ranges, release.version),
-                "first": _first_after("trl", ranges, release.version), "note": replaced.note if replaced is not None and not homes else None,
-                "no_module": exported is None, "ever": bool(ranges),
-            },
-            site,
-        )  # fmt: skip
+        if exported is None and not _homes(view, site, module):
+            missing.setdefault((site.callee.start, module), []).append(site)
+        # Names with an underscore in front are not in the tables.
+        elif exported is None or (
+            site.name not in exported and not site.name.startswith("_") and release.exports(site.origin) is None
+        ):
+            yield _missing(view, [site], module, no_module=exported is None)
+    for (_start, module), sites in missing.items():
+        yield _missing(view, sites, module, no_module=True)
+
+
+def _homes(view: View, site: Site, module: str) -> list[str]:
+    return [m for m in view.world.release.modules_of(site.name) if _may_be_home(m, module, site.name)]
+
+
+def _missing(view: View, sites: list[Site], module: str, *, no_module: bool) -> Item:
+    """One item for a name, or for all names that one statement takes from a module that is not there."""
+    release, first = view.world.release, sites[0]
+    ranges = knowledge.history(module, first.name)
+    homes = _homes(view, first, module)
+    replaced = knowledge.replacement("symbol", module, first.name) or knowledge.replacement("symbol", "trl", first.name)
+    attributes: dict[str, object] = {
+        "name": ", ".join(s.name for s in sites), "module": module, "home": homes[0] if homes else None,
+        "last": _last_before("trl", ranges, release.version), "first": _first_after("trl", ranges, release.version),
+        "note": replaced.note if replaced is not None and not homes else None, "no_module": no_module, "ever": bool(ranges),
+    }  # fmt: skip
+    return Item(attributes, first)
 
 
 def _may_be_home(home: str, module: str, name: str) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from trl_lint.model import Argument, Known, Site, Span, Table
 from trl_lint.runs.logic import truth
-from trl_lint.runs.run import View, model_site, peft_site, trainer_argument
+from trl_lint.runs.properties import model_site, peft_site
+from trl_lint.runs.run import View, trainer_argument
 
 _LOADING = {
     "model.attn_implementation": ("attn_implementation", "use_flash_attention_2"),

@@ -72,7 +72,8 @@ def worlds(facts: Facts) -> Worlds:
         release = knowledge.read_trl(Path(facts.source_tree) / "trl", facts.source_version)
         origin = fact.origin if fact is not None else "its source"
         assumed = World(facts.source_version, release, _assumed_transformers(release, facts))
-        return Worlds(assumed, facts, origin, candidates=(facts.source_version,), overlay=release)
+        note = f"trl {facts.source_version} ({origin}) is no release known here: judged by its own source"
+        return Worlds(assumed, facts, origin, notes=(note,), candidates=(facts.source_version,), overlay=release)
     if fact is None or (fact.version is None and not fact.specifier):
         known = _consistent(knowledge.releases("trl"), facts)
         if not known:

@@ -12,6 +12,7 @@ from unicodedata import east_asian_width
 import libcst as cst
 
 from trl_lint.sources.positions import positions
+from trl_lint.sources.statements import lines
 
 TAB = 4
 
@@ -29,7 +30,7 @@ def relaid(code: str, touched: list[tuple[int, int]], width: int, newline: str) 
     spans = positions(module)
     data = code.encode()
     edits: list[tuple[int, int, bytes]] = []
-    for statement in _simple_statements(module):
+    for statement in (line.body[0] for _block, line in lines(module) if len(line.body) == 1):
         start = spans[statement].start
         end = start + spans[statement].length
         if not any(start <= a and b <= end for a, b in touched):
@@ -42,27 +43,9 @@ def relaid(code: str, touched: list[tuple[int, int]], width: int, newline: str) 
         fitted = _fit(text, indent, _Style(width, newline, "\t" if "\n\t" in code else module.default_indent))
         if fitted is not None and fitted != text:
             edits.append((start, end, fitted.encode()))
-    for start, end, replacement in reversed(edits):
+    for start, end, replacement in sorted(edits, reverse=True):
         data = data[:start] + replacement + data[end:]
     return data.decode()
-
-
-def _simple_statements(module: cst.Module) -> list[cst.BaseSmallStatement]:
-    found: list[cst.BaseSmallStatement] = []
-    stack: list[cst.CSTNode] = list(module.body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, cst.SimpleStatementLine):
-            if len(node.body) == 1:
-                found.append(node.body[0])
-        else:
-            for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-                child = getattr(node, name, None)
-                if isinstance(child, cst.CSTNode):
-                    stack.append(child)
-                elif isinstance(child, (list, tuple)):
-                    stack.extend(c for c in child if isinstance(c, cst.CSTNode))
-    return found
 
 
 def _without_strings(text: str) -> str:

@@ -11,6 +11,7 @@ import libcst as cst
 from trl_lint.model import Argument, Edit, Intent, Known, Site, Source, Span, Table
 from trl_lint.sources.layout import columns, relaid
 from trl_lint.sources.positions import positions
+from trl_lint.sources.statements import lines
 from trl_lint.sources.text import Text
 
 
@@ -219,12 +220,13 @@ class _Editor:
     def drop_statement(self, argument: Argument) -> None:
         """An assignment of its own disappears with its line; the only statement of a block becomes `pass`."""
         start, end = self.at(argument.place.whole)
-        for node in _lines(self.tree):
+        for block, node in lines(self.tree):  # noqa: B007  the block is asked below
             if len(node.body) == 1 and self.range(node.body[0]) == (start, end):
                 break
         else:
             raise CannotEdit("the assignment shares its line")
-        if _alone(self.tree, node) or node.trailing_whitespace.comment is not None:
+        alone = isinstance(block, cst.IndentedBlock) and len(block.body) == 1  # a block must not become empty
+        if alone or node.trailing_whitespace.comment is not None:
             self.replace(start, end, "pass")
             return
         line_start = self.data.rfind(b"\n", 0, start) + 1
@@ -612,41 +614,8 @@ def _joined_removals(edits: list[tuple[int, int, str]]) -> list[tuple[int, int, 
     return out
 
 
-def _lines(tree: cst.Module) -> Iterable[cst.SimpleStatementLine]:
-    stack: list[cst.CSTNode] = list(tree.body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, cst.SimpleStatementLine):
-            yield node
-            continue
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            child = getattr(node, name, None)
-            if isinstance(child, cst.CSTNode):
-                stack.append(child)
-            elif isinstance(child, (list, tuple)):
-                stack.extend(c for c in child if isinstance(c, cst.CSTNode))
-
-
 def _top_lines(tree: cst.Module) -> list[cst.SimpleStatementLine]:
     return [n for n in tree.body if isinstance(n, cst.SimpleStatementLine)]
-
-
-def _alone(tree: cst.Module, line: cst.SimpleStatementLine) -> bool:
-    """Whether the line is the only one of its block, which must not become empty."""
-    stack: list[cst.CSTNode] = list(tree.body)
-    while stack:
-        node = stack.pop()
-        body = getattr(node, "body", None)
-        if isinstance(node, cst.IndentedBlock) and len(node.body) == 1 and node.body[0] is line:
-            return True
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            child = getattr(node, name, None)
-            if isinstance(child, cst.CSTNode):
-                stack.append(child)
-            elif isinstance(child, (list, tuple)):
-                stack.extend(c for c in child if isinstance(c, cst.CSTNode))
-        del body
-    return False
 
 
 def _names(node: cst.CSTNode) -> set[str]:
