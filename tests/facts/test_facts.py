@@ -439,7 +439,8 @@ SCRIPTS = [
     (BLOCK, (">=1.3", "train.py:3")),
     (BLOCK.replace("\n", "\r\n"), (">=1.3", "train.py:3")),
     (BLOCK.replace("trl>=1.3", "trl==1.3.0"), ("1.3.0", "train.py:3")),
-    (BLOCK.replace("trl>=1.3", "trl"), ("0.16.0", "requirements.txt:1")),
+    # A script with a block of its own runs in an environment of its own: the project's pin says nothing about it.
+    (BLOCK.replace("trl>=1.3", "trl"), ("", "train.py:3")),
     (BLOCK.replace("trl>=1.3", "peft"), ("0.16.0", "requirements.txt:1")),
     (
         BLOCK.replace("# ]", '# ]\n# [tool.uv.sources]\n# trl = { git = "https://x/trl", tag = "v1.9.0" }'),
@@ -810,3 +811,13 @@ def test_nothing_heavy_is_imported_for_a_project_that_says_nothing(project: Proj
         check=True,
     )
     assert run.stdout.strip() == "[]"
+
+
+def test_a_script_block_shuts_out_what_the_project_pins(project: Project) -> None:
+    project.write({"requirements.txt": "trl==0.16.0\nvllm==0.8.1\n"})
+    file = project.root / "train.py"
+    file.write_bytes(BLOCK.encode())
+    found = gather(
+        str(file), head=BLOCK.encode(), root=str(project.root), overrides=Overrides(), settings=settings.Settings()
+    )
+    assert "vllm" not in found.packages

@@ -189,3 +189,29 @@ def test_the_same_finding_on_two_calls_is_fixed_on_both(pages: Path) -> None:
     done = fixed(code, pages, unsafe=True)
     assert done.after.decode() == code.replace("seed=1", "seed=2")
     assert len(done.applied) == 2
+
+
+KEPT = {
+    # The last names of an import without brackets leave: no comma may stay behind the first.
+    "from trl import SFTTrainer, ORPOConfig, ORPOTrainer": "from trl import SFTTrainer\nfrom trl.experimental.orpo import ORPOConfig, ORPOTrainer",
+    "from trl import ORPOConfig, SFTTrainer, ORPOTrainer": "from trl import SFTTrainer\nfrom trl.experimental.orpo import ORPOConfig, ORPOTrainer",
+    "from trl import (\n    ORPOConfig,\n    SFTTrainer,\n    ORPOTrainer,\n)": "from trl import (\n    SFTTrainer,\n)\nfrom trl.experimental.orpo import ORPOConfig, ORPOTrainer",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", KEPT)
+def test_names_that_leave_an_import(before: str) -> None:
+    head = "# trl-lint: facts trl==1.16.0\n"
+    assert fix(f"{head}{before}\n").after.decode() == f"{head}{KEPT[before]}\n"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "max_prompt_length=4096",
+        "warmup_ratio=0.03",
+    ],  # older allowed releases know the one and want it; transformers 4 the other
+)
+def test_a_fix_must_be_right_for_every_release_that_the_pins_allow(field: str) -> None:
+    code = f'# trl-lint: facts trl>=0.20\nfrom trl import GRPOConfig\n\nargs = GRPOConfig(output_dir="o", {field})\n'
+    assert fix(code, unsafe=True).after.decode().count(field) == 1

@@ -41,6 +41,17 @@ def test_assumed_world(given: dict[str, str], trl: str, transformers: str | None
     assert transformers is None or found.assumed.transformers == transformers
 
 
+def test_an_extra_narrows_the_releases() -> None:
+    """`trl[vllm]` beside vllm==0.11.0 is no TRL 1.16, whose extra wants vLLM 0.22: pip would take 1.2.0."""
+    packages = {
+        "trl": Fact("trl", "", None, "declared", "requirements.txt:1", extras=("vllm",)),
+        "vllm": Fact("vllm", "==0.11.0", "0.11.0", "declared", "requirements.txt:2"),
+    }
+    found = worlds(Facts(packages=packages)).assumed
+    assert found is not None
+    assert found.version == "1.2.0"
+
+
 def test_an_old_pin_is_not_given_todays_transformers() -> None:
     found = worlds(facts(trl="==0.17.0")).assumed
     assert found is not None

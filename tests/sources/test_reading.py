@@ -181,6 +181,7 @@ def test_opaque_setattr_opens_the_config() -> None:
         "if Version(trl.__version__) >= Version('0.16'):\n    c = SFTConfig(a=1)",
         "if 'a' in inspect.signature(SFTConfig).parameters:\n    c = SFTConfig(a=1)",
         "with pytest.raises(TypeError):\n    c = SFTConfig(a=1)",
+        "require_version('trl>=0.8.6,<=0.9.6', 'pip install trl')\nc = SFTConfig(a=1)",
     ],
 )
 def test_version_shims_are_lenient(code: str) -> None:

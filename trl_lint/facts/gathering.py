@@ -46,6 +46,8 @@ def gather(path: str, *, head: bytes, root: str, overrides: Overrides, settings:
     notes += comment.notes + said + [note for level in levels for note in level.notes]
     if any(level.own for level in levels):
         script.pop("trl", None)  # TRL's own examples ask for `trl` and are run with the source beside them
+    elif "trl" in script:
+        levels = []  # a script with a block of its own runs in an environment of its own: the project's files say nothing
     told = [_from_overrides(overrides), comment.packages, script, _from_settings(settings)]
 
     trl = _decide("trl", told, levels)

@@ -59,7 +59,7 @@ def required(text: str, origin: str) -> tuple[Fact, Reach]:
     reach = reach_of(requirement.marker)
     if requirement.url:
         return pinned_by_url(package, requirement.url, origin), reach
-    return _fact(package, requirement.specifier, origin), reach
+    return replace(_fact(package, requirement.specifier, origin), extras=tuple(sorted(requirement.extras))), reach
 
 
 def pinned_by_url(package: str, url: str, origin: str) -> Fact:

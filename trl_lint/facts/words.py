@@ -19,7 +19,7 @@ class FactsError(ValueError):
 class Fact:
     """What is believed of one package's version.
 
-    `package` is the canonical name ("liger-kernel"), `specifier` PEP 440 text ("" allows any), `version` the exact one
+    `package` is the canonical name ("liger-kernel"), `extras` what it is asked for with, `specifier` PEP 440 text ("" allows any), `version` the exact one
     when there is exactly one. `commit` is the ref of a git pin ("main", "HEAD", a hash).
     """
 
@@ -29,6 +29,7 @@ class Fact:
     state: State
     origin: str
     commit: str | None = None
+    extras: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -289,12 +289,16 @@ def disagreement(finding: Finding, run: Run, rules: tuple[Rule, ...]) -> str | N
     rule = next((r for r in rules if r.name == finding.rule), None)
     if rule is None or finding.fix is None or run.id not in finding.runs:
         return None
+    drops = any(intent.op == "drop" for intent in finding.fix.intents)
     for world in run.worlds.others:
         variants = [v for v in rule.variants if in_range(v.trl, world)]
         view = View(run, world)
-        for hit in _hits(rule, variants, view, possible=False) if variants else ():
+        same = [h for h in _hits(rule, variants, view, possible=False) if _finding_key(h) == finding.fields]
+        if not same and drops:  # what is dropped still means something there
+            return world.version
+        for hit in same:
             fix, _others = _fix(hit, view)
-            if _finding_key(hit) == finding.fields and fix is not None and fix.key != finding.fix.key:
+            if fix is not None and fix.key != finding.fix.key:
                 return world.version
     return None
 
@@ -409,7 +413,7 @@ def _kept_defaults(view: View, config: Site) -> list[Intent]:
         if name == "bf16" and config.arguments.get("fp16") is not None:
             continue
         if old != new and old is not knowledge.UNREAD:
-            found.append(Intent("set", config, name, old))
+            found.append(Intent("set", config, name, False if old is None else old))
     return found
 
 

@@ -39,8 +39,11 @@ def link(module: Module, facts: Facts, allowed: Worlds) -> Iterator[Run]:
     loaded = None if trainers else _only(s for s in module.sites if s.kind == "model")
     adapter = None if trainers else _only(s for s in module.sites if s.kind == "peft" and s.name.endswith("Config"))
     for index, config in enumerate(configs):
-        if config.lenient == EXPECTED_TO_RAISE or (config.function or "").startswith("test_"):
-            continue  # a test that builds a config to look at it trains nothing
+        # A test that builds a config to look at it trains nothing; a trainer class of one's own that builds one in its
+        # constructor, for callers who give none, is no TRL trainer.
+        function = config.function or ""
+        if config.lenient == EXPECTED_TO_RAISE or function.startswith("test_") or function == "__init__":
+            continue
         method = method_of(config.name) if config.name not in _NO_METHOD and config.name.endswith("Config") else None
         alone = not trainers and method is not None
         yield Run(

@@ -151,21 +151,27 @@ def _only_in_source(version: str, fact: Fact | None) -> bool:
 
 
 def _consistent(candidates: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
-    """Those releases whose declared transformers range admits the project's own: the resolver would pick among them."""
-    fact = facts.packages.get("transformers")
-    if fact is None or (fact.version is None and not fact.specifier):
-        return candidates
-    found: list[str] = []
-    for version in candidates:
-        required = _specifier(knowledge.trl(version).requires.get("transformers", ""))
-        if fact.version is not None:
-            fits = required.contains(fact.version, prereleases=True)
-        else:
-            own = _specifier(fact.specifier)
-            fits = any(required.contains(t) and own.contains(t) for t in knowledge.releases("transformers"))
-        if fits:
-            found.append(version)
-    return tuple(found)
+    """Those releases whose declared ranges admit the project's other pins: the resolver would pick among them.
+
+    transformers is always required; what an extra requires counts where TRL is asked for with that extra.
+    """
+    asked = facts.packages["trl"].extras if "trl" in facts.packages else ()
+    for package in ("transformers", *(_EXTRAS[e] for e in asked if e in _EXTRAS)):
+        fact = facts.packages.get(package)
+        if fact is not None and (fact.version is not None or fact.specifier):
+            candidates = tuple(v for v in candidates if _admits(knowledge.trl(v).requires.get(package, ""), fact))
+    return candidates
+
+
+_EXTRAS = {"vllm": "vllm", "liger": "liger-kernel"}
+
+
+def _admits(required: str, fact: Fact) -> bool:
+    declared = _specifier(required)
+    if fact.version is not None:
+        return declared.contains(fact.version, prereleases=True)
+    own = _specifier(fact.specifier)
+    return any(declared.contains(v) and own.contains(v) for v in knowledge.releases(fact.package))
 
 
 def _transformers(release: TrlRelease, facts: Facts, *, every: bool) -> Iterator[str | None]:

@@ -66,7 +66,7 @@ _QUANTIZATION = frozenset(
         "FineGrainedFP8Config",
     }
 )
-_PASS_THROUGH = frozenset({"to", "cuda", "train", "eval", "requires_grad_", "cpu", "merge_and_unload"})
+_PASS_THROUGH = frozenset({"to", "cuda", "train", "eval", "requires_grad_", "cpu"})
 _MODEL_WRAPPERS = frozenset({"peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"})
 
 
@@ -135,11 +135,13 @@ class _Reader:
         self._sites: dict[int, Site] = {}
         self._busy: set[int] = set()
         self._naming: set[int] = set()
+        self.guard: str | None = None
         self._calls_of: dict[str, list[tuple[cst.Call, Here]]] | None = None
         self._parsed: dict[tuple[int, int], Site | None] = {}
         self.depth = 0
 
     def module(self) -> Module:
+        self.guard = self._guarded()
         unsloth = "`import unsloth`" if "unsloth" in self.found.packages else None
         for call, here in self.found.calls:
             klass = self.classify(call.func, here.scope, here.point)
@@ -156,6 +158,16 @@ class _Reader:
         parsed = {s.variable for s in self._parsed.values() if s is not None and s.variable is not None}
         reads = {v: frozenset(self.found.reads.get(v, ())) for v in sorted(parsed)}
         return Module(self.text.path, (*self.import_sites(), *sites), unsloth, reads)
+
+    def _guarded(self) -> str | None:
+        """Why the whole file is for another TRL than the project's: it asks for one itself before it goes on."""
+        for call, _here in self.found.calls:
+            if (dotted(call.func) or "").rpartition(".")[2] != "require_version" or not call.args:
+                continue
+            asked = call.args[0].value
+            if isinstance(asked, cst.SimpleString) and str(asked.evaluated_value).startswith("trl"):
+                return "the file checks the version of trl itself"
+        return None
 
     def span(self, node: cst.CSTNode) -> Span:
         """The span of a node; positions are resolved once, and only for files that hold a site."""
@@ -263,7 +275,7 @@ class _Reader:
             open_ = self._stores(binding, arguments, here) or open_
         site = Site(
             klass.kind, klass.name, klass.origin, self.span(call), self.span(call.func), arguments, open_,
-            here.lenient or klass.lenient, here.scope.function, binding.name if binding is not None else None,
+            here.lenient or klass.lenient or self.guard, here.scope.function, binding.name if binding is not None else None,
         )  # fmt: skip
         self._sites[id(call)] = site
         return site
@@ -335,7 +347,7 @@ class _Reader:
                             whole,
                             {},
                             None,
-                            here.lenient,
+                            here.lenient or self.guard,
                             here.scope.function,
                         )
                     )
@@ -382,7 +394,7 @@ class _Reader:
         span = self.span(node)
         site = Site(
             "config", klass.name, klass.origin, span, span, arguments, "the command line and --config decide",
-            klass.lenient or here.lenient, here.scope.function, variable.name if variable is not None else None,
+            klass.lenient or here.lenient or self.guard, here.scope.function, variable.name if variable is not None else None,
         )  # fmt: skip
         self._parsed[key] = site
         return site

@@ -34,7 +34,10 @@ def edit(text: Text, intents: Sequence[Intent], *, width: int = 88) -> str:
     editor = _Editor(text)
     for intent in intents:
         editor.take(intent)
-    return editor.result(width)
+    try:
+        return editor.result(width)
+    except cst.ParserSyntaxError as error:
+        raise CannotEdit(f"the result does not parse: {error.message}") from None
 
 
 def as_edit(path: str, before: bytes, after: bytes) -> Edit:
@@ -285,7 +288,9 @@ class _Editor:
         for name in names:
             bound = [o for o, n in self._bindings() if n == name]
             if not bound or any(offset > limit for offset in bound):
-                raise CannotEdit(f"`{name}` is not bound yet where {config.name} is built: move it by hand")
+                raise CannotEdit(
+                    f"`{name}` is not yet, or something else, where {config.name} is built: move it by hand"
+                )
 
     def _bindings(self) -> Iterable[tuple[int, str]]:
         for node in self.spans:
@@ -452,7 +457,8 @@ class _Editor:
         previous = max((i for i in kept if i < index), default=None)
         if previous is None:
             return start, after, ""
-        return ranges[index - 1][1] if commas[index - 1] is None else commas[index - 1] or 0, end, ""
+        # The comma behind the last element that stays goes too: an import without brackets may not end in one.
+        return ranges[previous][1], end, ""
 
     def additions(
         self,
