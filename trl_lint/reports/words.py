@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from trl_lint.model import Finding, Fix, Report, Span
 from trl_lint.reports.redaction import redact
@@ -49,7 +48,7 @@ def in_file(span: Span, sources: Mapping[str, bytes]) -> Span | None:
         return None
     line, column = _position(source, span.start)
     end_line, end_column = _position(source, span.end)
-    return replace(span, line=line, column=column, end_line=end_line, end_column=end_column, cell=None)
+    return span._replace(line=line, column=column, end_line=end_line, end_column=end_column, cell=None)
 
 
 def _position(source: bytes, offset: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from trl_lint.model import Certainty, Finding, Fix, Intent, Known, Related, Safe
 from trl_lint.rulebook.rule import Alternative, Rule, Variant
 from trl_lint.runs import Run, View, World
 from trl_lint.runs.items import ITEMS, Item, ItemView
-from trl_lint.runs.logic import UNKNOWN, condition, names_in, truth
+from trl_lint.runs.logic import UNKNOWN, Compiled, condition, guard, names_in, truth
 from trl_lint.runs.run import TRAINING_ARGUMENTS
 from trl_lint.runs.targets import Target, place_for, written
 
@@ -43,29 +43,45 @@ def judge(run: Run, rules: tuple[Rule, ...], *, possible: bool = False) -> Itera
         return
     views: dict[int, View] = {}
     view = View(run, world)
-    for rule, variants in _applicable(rules, run, world):
+    guarded: dict[Compiled, bool | None] = {}
+    for rule, variants, guarding, when in _applicable(rules, run, world):
+        # Most rules do not hold for most runs, and most of those share what rules them out: asked here, once.
+        if guarding is not None:
+            if guarding not in guarded:
+                guarded[guarding] = truth(guarding(view))
+            if guarded[guarding] is False:
+                continue
+        if rule.each is None:
+            holds = truth(when(view))
+            if holds is False or (holds is None and not possible):
+                continue
         for hit in _hits(rule, variants, view, possible=possible):
             certainty = _certainty(hit, run, views)
             if certainty != "possible" or possible:
                 yield _finding(hit, view, certainty)
 
 
-_APPLICABLE: dict[tuple[object, ...], tuple[tuple[Rule, ...], list[tuple[Rule, list[Variant]]]]] = {}
+_Applicable: TypeAlias = list[tuple[Rule, list[Variant], Compiled | None, Compiled]]
+_APPLICABLE: dict[tuple[object, ...], tuple[tuple[Rule, ...], _Applicable]] = {}
 
 
-def _applicable(rules: tuple[Rule, ...], run: Run, world: World) -> list[tuple[Rule, list[Variant]]]:
-    """The rules that concern such a run in such a release, with their variants; worked out once for all runs alike."""
+def _applicable(rules: tuple[Rule, ...], run: Run, world: World) -> _Applicable:
+    """The rules that concern such a run in such a release: with their variants, what guards them, and their condition.
+
+    Worked out once for all runs alike.
+    """
     unsloth = run.module.unsloth is not None
     key = (id(rules), run.method, unsloth, world.version)
     known = _APPLICABLE.get(key)
     if known is None:
         found = [
-            (r, [v for v in r.variants if in_range(v.trl, world)])
+            (r, variants, guard(r.when) if r.each is None else None, condition(r.when))
             for r in rules
             if _applies(r, run.method, unsloth=unsloth)
+            and (variants := [v for v in r.variants if in_range(v.trl, world)])
         ]
         # The rules are kept beside the answer so that their id stays theirs.
-        known = _APPLICABLE[key] = (rules, [(r, variants) for r, variants in found if variants])
+        known = _APPLICABLE[key] = (rules, found)
     return known[1]
 
 

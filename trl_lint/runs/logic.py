@@ -93,6 +93,14 @@ def condition(text: str) -> Compiled:
     return _compile(_cheap_first(tree))
 
 
+@cache
+def guard(text: str) -> Compiled | None:
+    """The cheapest operand of a condition that is an `and`: where it is false, so is the whole. Many pages share one."""
+    tree = _cheap_first(ast.parse(text.strip(), mode="eval").body)
+    first = tree.values[0] if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else tree
+    return condition(ast.unparse(first)) if _cost(first) == 0 else None
+
+
 def _cheap_first(node: ast.expr) -> ast.expr:
     """The operands of `and` and `or` in the order of their cost: their order changes no truth, only who answers."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

@@ -15,7 +15,7 @@ from trl_lint import knowledge
 from trl_lint.model import Default, Derived, Known, Object, OneOf, Site, Stated, Symbol, Unknown, Value, Written
 from trl_lint.runs import launch as launches
 from trl_lint.runs.logic import truth
-from trl_lint.runs.run import FAMILIES, PROPERTIES, View
+from trl_lint.runs.run import FAMILIES, PROPERTIES, View, parsed
 
 SMOKE_STEPS = 20
 _PROMPT_LEARNING = frozenset(
@@ -561,11 +561,9 @@ def _vllm_maximum(view: View) -> Value:
 
 
 def _bound(view: View, index: int) -> Value:
-    from packaging.version import Version
-
     limits = view.world.release.vllm_range
     return (
-        Known(Version(limits[index]), Default(view.world.label))
+        Known(parsed(limits[index]), Default(view.world.label))
         if limits is not None
         else Unknown(f"{view.world.label} checks no vLLM version")
     )
@@ -573,11 +571,9 @@ def _bound(view: View, index: int) -> Value:
 
 @_property("trl.liger_minimum")
 def _liger_minimum(view: View) -> Value:
-    from packaging.version import Version
-
     minimum = view.world.release.liger_minimum
     return (
-        Known(Version(minimum), Default(view.world.label))
+        Known(parsed(minimum), Default(view.world.label))
         if minimum is not None
         else Unknown(f"{view.world.label} checks no liger-kernel version")
     )
@@ -628,11 +624,9 @@ def _attention_names(view: View) -> Value:
 
 
 def _kernels(view: View, index: int) -> Value:
-    from packaging.version import Version
-
     def read(release: knowledge.TransformersRelease) -> object:
         limit = release.kernels_window[index] if release.kernels_window is not None else None
-        return Version(limit) if limit is not None else None
+        return parsed(limit) if limit is not None else None
 
     value = _of_transformers(view, read)
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trl_lint import knowledge
 from trl_lint.facts import Facts
@@ -27,6 +27,9 @@ from trl_lint.model import (
 from trl_lint.runs.logic import SOMETHING, UNKNOWN, Alternatives, BadExpression, compiled, distinct, truth
 from trl_lint.runs.worlds import World, Worlds, matching
 from trl_lint.sources.module import Module
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 TRAINING_ARGUMENTS = "TrainingArguments"
 
@@ -252,24 +255,20 @@ class View:
         return Unknown(trainer.open) if trainer.open is not None else Known(None, Default(self.world.label))
 
     def _version(self, package: str) -> Value:
-        from packaging.version import Version
-
         package = package.replace("_", "-")
         fact = self.run.facts.packages.get(package)
         if package == "trl":
-            return Known(Version(self.world.version), Stated(self.run.worlds.origin))
+            return Known(parsed(self.world.version), Stated(self.run.worlds.origin))
         if package == "transformers" and (fact is None or fact.version is None):
             if self.world.transformers is None:
                 return Unknown("no transformers release is pinned")
-            return Known(Version(self.world.transformers), Derived(f"what {self.world.label} goes with"))
+            return Known(parsed(self.world.transformers), Derived(f"what {self.world.label} goes with"))
         if fact is None:
             return Unknown(f"no {package} version is pinned")
         if fact.version is not None:
-            return Known(Version(fact.version), Stated(fact.origin))
+            return Known(parsed(fact.version), Stated(fact.origin))
         if fact.specifier and package in ("vllm", "liger-kernel", "kernels"):
-            allowed = matching(package, fact.specifier)
-            if allowed:
-                return OneOf(tuple(Known(Version(v), Stated(fact.origin)) for v in allowed), Stated(fact.origin))
+            return _one_of(package, fact.specifier, fact.origin)
         return Unknown(f"{fact.origin} allows several {package} versions")
 
     def _installed(self, package: str) -> Value:
@@ -277,6 +276,22 @@ class View:
         if fact is None:
             return Unknown(f"nothing says whether {package} is installed")
         return Known(fact.state != "not-installed", Stated(fact.origin))
+
+
+@cache
+def parsed(version: str) -> Version:
+    """A version that can be compared."""
+    from packaging.version import Version
+
+    return Version(version)
+
+
+@cache
+def _one_of(package: str, specifier: str, origin: str) -> Value:
+    allowed = matching(package, specifier)
+    if not allowed:
+        return Unknown(f"{origin} allows no known {package} version")
+    return OneOf(tuple(Known(parsed(v), Stated(origin)) for v in allowed), Stated(origin))
 
 
 class _State:
