@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trl_lint.cli import UsageError
@@ -186,17 +186,19 @@ class _Check:
         from trl_lint.cli.cache import Cache
 
         cache = Cache(self.root, enabled=not self.options.no_cache and not self.options.fix)
-        modules = self.modules(candidates, cache)
-        context = self.context() if modules else None
+        context = self.context() if candidates else None
         examined: list[Examined] = []
         if context is not None:
             from trl_lint.rulebook.files import examine
 
-            for path, text, module in modules:
+            for path, text, module in self.modules(candidates, cache):
                 try:
-                    examined.append(self.guarded(lambda p=path, t=text, m=module: examine(p, t, context, m)))  # type: ignore[misc]
+                    found = self.guarded(lambda p=path, t=text, m=module: examine(p, t, context, m))  # type: ignore[misc]
                 except _Skipped as skip:
                     self.skips.append((path, str(skip)))
+                    continue
+                # A file that nothing is said about is not kept whole: there may be thousands.
+                examined.append(found if found.findings else found.light())
         cache.save()
         return self.finish(examined, context)
 
@@ -212,54 +214,50 @@ class _Check:
         except Unparsable as error:
             raise _Skipped(str(error)) from None
 
-    def modules(self, candidates: list[tuple[str, bytes]], cache: Cache) -> list[tuple[str, Text, Module]]:
+    def modules(self, candidates: list[tuple[str, bytes]], cache: Cache) -> Iterator[tuple[str, Text, Module]]:
         """The sites of every file that holds some: from the cache, else parsed, in several processes if there are many."""
+        import gc
         import pickle
 
         from trl_lint.sources.text import Text, Undecodable
 
-        found: list[tuple[str, Text, Module]] = []
-        fresh: list[tuple[str, bytes, bytes]] = []
-        texts: dict[str, Text] = {}
+        # Trees and sites are made by the hundred thousand and hardly any is garbage: look for it seldom.
+        gc.set_threshold(200_000, 20, 100)
+        fresh: list[tuple[str, bytes]] = []
+        keys: list[bytes] = []
         for path, data in candidates:
             key = cache.key(path, data)
             known = cache.get(key)
-            if known == b"":
-                continue
-            try:
-                texts[path] = Text(path, data)
-            except Undecodable as error:
-                self.skips.append((path, str(error)))
-                continue
-            if known is not None:
-                found.append((path, texts[path], pickle.loads(known)))
-                continue
-            fresh.append((path, data, key))
-        import gc
-
-        # Trees and sites are made by the hundred thousand and hardly any is garbage: look for it seldom, or not at all.
-        gc.set_threshold(200_000, 20, 100) if fresh else gc.disable()
-        for (path, _data, key), outcome in zip(fresh, self.parsed([(p, d) for p, d, _k in fresh]), strict=True):
+            if known is None:
+                fresh.append((path, data))
+                keys.append(key)
+            elif known:
+                yield path, Text(path, data), pickle.loads(known)
+        candidates.clear()
+        for (path, data), key, outcome in zip(fresh, keys, self.parsed(fresh), strict=True):
             if isinstance(outcome, str):
                 self.skips.append((path, outcome))
                 continue
             cache.put(key, outcome)
-            if outcome is not None:
-                found.append((path, texts[path], outcome))
-        return sorted(found, key=lambda f: f[0])
+            if outcome is None:
+                continue
+            try:
+                yield path, Text(path, data), outcome
+            except Undecodable as error:
+                self.skips.append((path, str(error)))
 
-    def parsed(self, files: list[tuple[str, bytes]]) -> Iterable[Module | str | None]:
+    def parsed(self, files: list[tuple[str, bytes]]) -> Iterator[Module | str | None]:
         jobs = self.options.jobs or os.cpu_count() or 1
-        kept = files
-        if jobs == 1 or len(kept) < PARALLEL_FROM:
-            return [_parse(f) for f in files]
+        if jobs == 1 or len(files) < PARALLEL_FROM:
+            yield from map(_parse, files)
+            return
         import multiprocessing
 
         import trl_lint.sources.python  # noqa: F401  the workers inherit it instead of importing it again each
 
         method = "fork" if "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin" else "spawn"
         with multiprocessing.get_context(method).Pool(jobs) as pool:
-            return pool.map(_parse, files, chunksize=8)
+            yield from pool.imap(_parse, files, chunksize=8)
 
     def context(self) -> Context:
         from trl_lint import facts, rulebook, settings

@@ -44,6 +44,13 @@ class Examined:
     notes: tuple[str, ...] = ()
     summaries: tuple[RunSummary, ...] = field(default=())
 
+    def light(self) -> Examined:
+        """What a report needs of a file without findings: neither its text nor its sites."""
+        return replace(self, text=_NOTHING, module=Module(self.path, ()), runs=())
+
+
+_NOTHING = Text("", b"")
+
 
 def examine(path: str, text: Text, context: Context, module: Module | None = None) -> Examined:
     """Read (unless `module` comes from the cache), link and judge one file. Raises Unparsable."""
