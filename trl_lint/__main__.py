@@ -1,7 +1,5 @@
 """`python -m trl_lint` is `trl-lint`."""
 
-import sys
+from trl_lint.cli import entry
 
-from trl_lint.cli import main
-
-sys.exit(main())
+entry()

@@ -38,5 +38,21 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
+def entry() -> None:
+    """`trl-lint` as a program of its own: run, and leave without taking apart what the system frees anyway.
+
+    Deallocating libcst's classes and the sites of a repository costs as much as judging them.
+    """
+    import os
+
+    code = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (BrokenPipeError, ValueError):  # the reader has gone, or the stream was closed for it
+        pass
+    os._exit(code)
+
+
 class UsageError(Exception):
     """What was asked cannot be done; one line says why and what would."""
