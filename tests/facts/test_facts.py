@@ -77,7 +77,7 @@ version = "1.4.0"
 [[package]]
 name = "trl"
 version = "0.19.1"
-source = { registry = "https://pypi.org/simple" }
+source = { registry = "https://index.example/simple" }
 dependencies = [
     { name = "accelerate" },
 ]
