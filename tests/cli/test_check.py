@@ -230,6 +230,19 @@ def test_a_cookie_is_honoured(project: Path) -> None:
     assert (project / "train.py").read_bytes() == text.replace("max_seq_length", "max_length").encode("latin-1")
 
 
+def test_edits_of_a_file_in_another_encoding_are_text(project: Path) -> None:
+    text = "# -*- coding: latin-1 -*-\n" + BAD.replace('"out"', '"é"').replace(
+        "max_seq_length=512", 'max_seq_length=len("é")'
+    )
+    (project / "train.py").write_bytes(text.encode("latin-1"))
+    done = trl_lint("--output-format", "json", cwd=project)
+    (edit,) = json.loads(done.stdout)["findings"][0]["fix"]["edits"]
+    data = text.encode("latin-1")
+    assert data[: edit["start"]] + edit["text"].encode("latin-1") + data[edit["end"] :] == data.replace(
+        b"max_seq_length", b"max_length"
+    )
+
+
 def test_unreadable_files_and_folders(project: Path) -> None:
     if os.geteuid() == 0:
         os.symlink("nowhere", project / "dangling.py")

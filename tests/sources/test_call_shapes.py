@@ -60,7 +60,7 @@ def changed(data: bytes, *wants: tuple[str, str, object]) -> bytes:
     return (b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b"") + code.encode(text.encoding)
 
 
-def formatted(data: bytes, tmp: str) -> bool:
+def formatted(data: bytes) -> bool:
     """Whether ruff would leave the file as it is."""
     style = "tab" if b"\t" in data else "space"
     command = [
@@ -135,7 +135,7 @@ def test_only_what_was_meant_changes(shape: str, newline: str, encoding: str, in
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_formatted_file_stays_formatted(shape: str, indent: str, want: str) -> None:
     before = source(shape, "emoji above", "lf", "utf-8", indent)
-    if not formatted(before, ""):
+    if not formatted(before):
         pytest.fail(f"the shape itself is not formatted: {shape}")
     after = changed(before, *WANTS[want])
-    assert formatted(after, ""), after.decode()
+    assert formatted(after), after.decode()

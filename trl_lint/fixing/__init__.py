@@ -82,7 +82,7 @@ def plan(examined: Examined, context: Context) -> tuple[Finding, ...]:
         except CannotEdit as error:
             planned.append(replace(finding, held_back=str(error)))
             continue
-        edits = (as_edit(examined.path, examined.text.data, after.text.data),)
+        edits = (as_edit(examined.path, examined.text.data, after.text.data, examined.text.encoding),)
         planned.append(replace(finding, fix=replace(finding.fix, edits=edits)))
     return tuple(planned)
 

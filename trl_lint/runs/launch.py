@@ -21,15 +21,6 @@ class Launch:
     flags: Mapping[str, str | None] = field(default_factory=dict)
     words: tuple[str, ...] = ()
 
-    @property
-    def distributed(self) -> bool | None:
-        """Whether every GPU gets a process of its own; None where a config file may decide."""
-        if self.processes is not None:
-            return self.processes > 1
-        if self.program in ("accelerate", "deepspeed"):
-            return None
-        return False if self.program in ("python", "python3") else None
-
 
 def read(text: str) -> Launch:
     """The launch that a command line describes. Text that no shell would take says nothing."""

@@ -176,7 +176,6 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "without_suffix": lambda s: s.split("@")[0].split(":")[0] if isinstance(s, str) else s,
 }  # fmt: skip
 _TYPES: dict[str, type] = {"str": str, "list": tuple, "tuple": tuple, "int": int, "float": float, "bool": bool}
-FUNCTIONS: Final = frozenset({"given", "has", "known", *_FUNCTIONS})
 
 
 def _compile(node: ast.expr) -> Compiled:

@@ -328,26 +328,25 @@ def _prompt_learning(view: View) -> Value:
     )
 
 
-@_property("peft.target_modules")
-def _target_modules(view: View) -> Value:
+def _of_peft(view: View, name: str, otherwise: str) -> Value:
+    """An argument of the PEFT config in force; None, for the reason `otherwise`, where it is not given."""
     site = peft_site(view)
     if site is None:
         return Unknown("no PEFT config is shown")
-    argument = site.arguments.get("target_modules")
+    argument = site.arguments.get(name)
     if argument is not None:
         return argument.value
-    return Unknown(site.open) if site.open is not None else Known(None, Derived("peft's own choice"))
+    return Unknown(site.open) if site.open is not None else Known(None, Derived(otherwise))
+
+
+@_property("peft.target_modules")
+def _target_modules(view: View) -> Value:
+    return _of_peft(view, "target_modules", "peft's own choice")
 
 
 @_property("peft.modules_to_save")
 def _modules_to_save(view: View) -> Value:
-    site = peft_site(view)
-    if site is None:
-        return Unknown("no PEFT config is shown")
-    argument = site.arguments.get("modules_to_save")
-    if argument is not None:
-        return argument.value
-    return Unknown(site.open) if site.open is not None else Known(None, Derived("not given"))
+    return _of_peft(view, "modules_to_save", "not given")
 
 
 @_property("peft.on_lm_head")

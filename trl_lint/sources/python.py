@@ -318,7 +318,7 @@ class _Reader:
             arguments[name] = Argument(name, value if sure else _either(before, value), place, conditional=lenient)
             return
         if before is not None and isinstance(before.value, Known) and isinstance(before.value.value, Table):
-            table = self._mutate(before.value.value, replace_tail(store), sure)
+            table = self._mutate(before.value.value, _through_attribute(store), sure)
             arguments[name] = replace(before, value=Known(table, before.value.origin))
         elif store.kind in ("item", "update", "opaque"):
             arguments[name] = Argument(
@@ -1033,7 +1033,7 @@ def _nowhere(span: Span) -> Place:
     return Place("assignment", span, span, span.start)
 
 
-def replace_tail(store: Store) -> Store:
+def _through_attribute(store: Store) -> Store:
     """The same change seen from the attribute it goes through: `args.kw["x"] = 1` changes `args.kw`."""
     return replace(store, tail=())
 

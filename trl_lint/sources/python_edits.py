@@ -40,20 +40,20 @@ def edit(text: Text, intents: Sequence[Intent], *, width: int = 88) -> str:
         raise CannotEdit(f"the result does not parse: {error.message}") from None
 
 
-def as_edit(path: str, before: bytes, after: bytes) -> Edit:
+def as_edit(path: str, before: bytes, after: bytes, encoding: str) -> Edit:
     """The smallest single byte range that turns one text into the other, cut at character boundaries."""
-    start = 0
+    start, tail = 0, 0
     limit = min(len(before), len(after))
     while start < limit and before[start] == after[start]:
         start += 1
-    while start > 0 and start < len(before) and before[start] & 0xC0 == 0x80:
-        start -= 1
-    tail = 0
     while tail < limit - start and before[-1 - tail] == after[-1 - tail]:
         tail += 1
-    while tail > 0 and before[len(before) - tail] & 0xC0 == 0x80:
-        tail -= 1
-    return Edit(path, start, len(before) - tail, after[start : len(after) - tail].decode("utf-8", "surrogateescape"))
+    if encoding == "utf-8":
+        while start > 0 and start < len(before) and before[start] & 0xC0 == 0x80:
+            start -= 1
+        while tail > 0 and before[len(before) - tail] & 0xC0 == 0x80:
+            tail -= 1
+    return Edit(path, start, len(before) - tail, after[start : len(after) - tail].decode(encoding))
 
 
 class _Editor:
