@@ -11,7 +11,7 @@ from trl_lint.fixing import Fixed, NoFixpoint, fix_file
 from trl_lint.rulebook.files import Context, examine
 from trl_lint.sources.text import Text
 
-from ..helpers import all_rules, context, fix
+from ..helpers import ROOT, all_rules, context, fix
 
 PAGE = """# A rule made up by a test
 
@@ -92,11 +92,28 @@ def test_two_rules_that_disagree_are_reported(pages: Path) -> None:
     assert len(done.applied) + len(done.failed) >= 1
 
 
-def test_rules_that_undo_each_other_are_an_error(pages: Path) -> None:
+def test_rules_that_undo_each_other_leave_the_choice(pages: Path) -> None:
     page(pages, "up", "seed == 1", "set = { seed = 2 }")
     page(pages, "down", "seed == 2", "set = { seed = 1 }")
+    done = fixed(CALL, pages)
+    assert done.after == done.before
+    assert [why for _f, why in done.failed] == ["down would undo it"]
+
+
+def test_a_longer_circle_is_an_error(pages: Path) -> None:
+    page(pages, "one", "seed == 1", "set = { seed = 2 }")
+    page(pages, "two", "seed == 2", "set = { seed = 3 }")
+    page(pages, "three", "seed == 3", "set = { seed = 1 }")
     with pytest.raises(NoFixpoint, match="do not settle"):
         fixed(CALL, pages)
+
+
+@pytest.mark.parametrize(
+    "report", sorted((ROOT / "fixtures" / "reports").glob("*/train.py")), ids=lambda p: p.parent.name
+)
+def test_reports_settle(report: Path) -> None:
+    once = fix(report.read_bytes(), unsafe=True)
+    assert fix(once.after, unsafe=True).after == once.after
 
 
 def test_a_fix_that_changes_nothing_is_not_applied(pages: Path) -> None:

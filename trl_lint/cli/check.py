@@ -115,6 +115,7 @@ class _Check:
         self.skips: list[tuple[str, str]] = []
         self.files = 0
         self.root = os.getcwd()
+        self.internal_error = False
 
     def run(self) -> int:
         candidates = list(self.candidates())
@@ -347,12 +348,18 @@ class _Check:
         return self.exit_code(report, changed=bool(ledger is not None and ledger.changed))
 
     def fixed(self, examined: list[Examined], context: Context) -> list[Fixed]:
-        from trl_lint.fixing import NoFixpoint, fix_file
+        """Every file after fixing. One whose fixes do not settle is left alone and said; the others go on."""
+        from trl_lint.fixing import Fixed, NoFixpoint, fix_file
 
-        try:
-            return [fix_file(e, context, unsafe=self.options.unsafe_fixes) for e in examined]
-        except NoFixpoint as error:
-            raise UsageError(str(error)) from None
+        done: list[Fixed] = []
+        for one in examined:
+            try:
+                done.append(fix_file(one, context, unsafe=self.options.unsafe_fixes))
+            except NoFixpoint as error:
+                print(f"trl-lint: {error}", file=sys.stderr)
+                self.internal_error = True
+                done.append(Fixed(one.text.data, one.text.data, one, (), (), ()))
+        return done
 
     def write(self, fixed: list[Fixed]) -> None:
         from trl_lint.fixing.writing import NotWritten, replace_file
@@ -384,6 +391,8 @@ class _Check:
                 shown = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
                 sys.stdout.buffer.write(shown.encode("utf-8", "surrogateescape"))
         sys.stdout.flush()
+        if self.internal_error:
+            return 2
         return 1 if changed and not self.options.exit_zero else 0
 
     def emit(self, report: Report, skips: tuple[Skip, ...]) -> None:
@@ -406,7 +415,7 @@ class _Check:
         from trl_lint import settings
         from trl_lint.model import Severity
 
-        if self.options.fail_on_skip and report.skipped:
+        if self.internal_error or (self.options.fail_on_skip and report.skipped):
             return 2
         if self.options.exit_zero:
             return 0

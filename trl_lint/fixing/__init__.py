@@ -160,9 +160,30 @@ def _verified(examined: Examined, findings: Sequence[Finding], context: Context)
     new = [f for f in after.findings if f.severity is Severity.error and (f.rule, f.fields) not in known]
     if new:
         raise CannotEdit(f"it would bring a new error: {new[0].message}")
+    _nobody_undoes(examined, after, findings, context)
     if examined.worlds.others:
         _right_everywhere(examined, after, findings, context)
     return after
+
+
+def _nobody_undoes(before: Examined, after: Examined, findings: Sequence[Finding], context: Context) -> None:
+    """Raises CannotEdit if another rule would now change the same values back: which of the two is right is not ours to say."""
+    changed = {(i.name, i.path) for f in findings if f.fix is not None for i in f.fix.intents}
+    known = {_key(f) for f in before.findings}
+    for finding in after.findings:
+        if (
+            finding.fix is None
+            or _key(finding) in known
+            or not {(i.name, i.path) for i in finding.fix.intents} & changed
+        ):
+            continue
+        try:
+            code = edit(after.text, finding.fix.intents, width=line_width(after.path))
+            back = examine(after.path, Text(after.path, _encoded(after.text, code)), context)
+        except (CannotEdit, Unparsable):
+            continue
+        if {_key(f) for f in back.findings} & {_key(f) for f in findings}:
+            raise CannotEdit(f"{finding.rule} would undo it")
 
 
 def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Finding], context: Context) -> None:
