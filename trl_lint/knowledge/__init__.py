@@ -12,6 +12,8 @@ from trl_lint.knowledge.load import (
     Field,
     LigerRelease,
     PackageRelease,
+    ParserFacts,
+    Script,
     Step,
     TrainerClass,
     TransformersRelease,
@@ -32,6 +34,7 @@ from trl_lint.knowledge.load import (
     trl,
     vllm,
 )
+from trl_lint.knowledge.servers import Limit, Serving, serving
 
 __all__ = [
     "REQUIRED",
@@ -40,8 +43,12 @@ __all__ = [
     "Field",
     "Gpu",
     "LigerRelease",
+    "Limit",
     "PackageRelease",
+    "ParserFacts",
     "Replacement",
+    "Script",
+    "Serving",
     "Step",
     "TrainerClass",
     "TransformersRelease",
@@ -58,6 +65,7 @@ __all__ = [
     "read_trl",
     "releases",
     "replacement",
+    "serving",
     "training_arguments",
     "training_arguments_history",
     "transformers",

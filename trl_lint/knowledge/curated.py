@@ -55,8 +55,8 @@ def replacement(kind: str, owner: str, name: str) -> Replacement | None:
 
     `kind` is "config", "trainer", "training_arguments" or "symbol".
     """
-    rows = _renames()
-    return next((rows[kind, link, name] for link in _lineage(kind, owner) if (kind, link, name) in rows), None)
+    known = _renames()
+    return next((known[kind, link, name] for link in _lineage(kind, owner) if (kind, link, name) in known), None)
 
 
 @cache
@@ -86,11 +86,11 @@ def _lineage(kind: str, owner: str) -> Iterator[str]:
 
 @cache
 def _renames() -> Mapping[tuple[str, str, str], Replacement]:
-    rows: dict[tuple[str, str, str], Replacement] = {}
-    for row in _toml("renames")["rename"]:
+    found: dict[tuple[str, str, str], Replacement] = {}
+    for row in rows("renames")["rename"]:
         for owner in _listed(row.get("class", "*")):
             for old in _listed(row["old"]):
-                rows[row["kind"], owner, old] = Replacement(
+                found[row["kind"], owner, old] = Replacement(
                     kind=row["kind"],
                     owner=owner,
                     old=old,
@@ -101,7 +101,7 @@ def _renames() -> Mapping[tuple[str, str, str], Replacement]:
                     source=row["source"],
                     values=_values(row.get("values")),
                 )
-    return rows
+    return found
 
 
 def _values(row: Mapping[str, object] | None) -> Mapping[object, object] | None:
@@ -140,19 +140,19 @@ def _gpus() -> tuple[tuple[re.Pattern[str], Gpu], ...]:
                 note=row.get("note", ""),
             ),
         )
-        for row in _toml("gpus")["gpu"]
+        for row in rows("gpus")["gpu"]
     )
 
 
 def _generic(name: str, capability: tuple[int, int]) -> Gpu | None:
-    for row in _toml("gpus")["architecture"]:
+    for row in rows("gpus")["architecture"]:
         if capability in map(_pair, row["capabilities"]):
             return Gpu(name, row["name"], capability, (), *_abilities(row["name"]))
     return None
 
 
 def _abilities(architecture: str) -> tuple[bool, bool, bool]:
-    row = next(row for row in _toml("gpus")["architecture"] if row["name"] == architecture)
+    row = next(row for row in rows("gpus")["architecture"] if row["name"] == architecture)
     return row["bf16"], row["tf32"], row["fp8"]
 
 
@@ -171,7 +171,8 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 @cache
-def _toml(name: str) -> Mapping[str, Any]:
+def rows(name: str) -> Mapping[str, Any]:
+    """The file `curated/<name>.toml`, parsed."""
     import tomllib
 
     return tomllib.loads((ROWS / f"{name}.toml").read_text(encoding="utf-8"))

@@ -89,6 +89,53 @@ class TrainerClass:
     config: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The script behind a subcommand of `trl`.
+
+    `classes` are the dataclasses of its parser, in order; fields of those that the tables hold under no bare name are in
+    `own`. `tolerant` scripts are not stopped by recipe keys that no class has, `tolerant_flags` ones not by such flags.
+    `launches` says whether `trl NAME` hands both to `accelerate launch` first (which refuses what it does not know
+    either); where it does not, a tolerant script loses them, the flags of the launcher included.
+
+    `model` is "name" where the trainer gets `model_name_or_path` itself, "loaded" where the script loads the model, None
+    where it trains nothing. `reaches` maps keywords of that load to the ModelConfig fields that they come from: no other
+    field of ModelConfig has an effect on it. `keeps` says whether `model_init_kwargs` of the config still counts then
+    (it wins over `reaches`). `peft` and `quantization` say whether ModelConfig's LoRA and bitsandbytes fields are used.
+    """
+
+    name: str
+    module: str
+    parser: str
+    classes: tuple[str, ...]
+    own: Mapping[str, Mapping[str, Field]] = field(repr=False)
+    tolerant: bool
+    tolerant_flags: bool
+    launches: bool
+    trainer: str | None
+    model: str | None
+    reaches: Mapping[str, str]
+    keeps: bool
+    peft: bool
+    quantization: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ParserFacts:
+    """What `TrlParser.parse_args_and_config` does with a recipe.
+
+    `unknown` is "raises" or "dropped": keys that no dataclass has; `lenient` are the keyword values that drop them where
+    they raise. `joined` says whether `--config=x` as one word is understood, `abbreviations` whether a prefix of a flag
+    is, `commands` whether `trl NAME --config x` is.
+    """
+
+    unknown: str
+    lenient: Mapping[str, bool]
+    joined: bool
+    abbreviations: bool
+    commands: bool
+
+
 class TrlRelease:
     """What one TRL release accepts. Classes are resolved when asked for."""
 
@@ -165,6 +212,47 @@ class TrlRelease:
         """The subcommands of `trl`, sorted."""
         return tuple(at(self._table["commands"], self._index, ()))
 
+    def script(self, name: str) -> Script | None:
+        """The script of a subcommand ("vllm-serve") or file ("vllm_serve"); None where the release has none."""
+        stem = name.replace("-", "_")
+        entry = self._table.get("scripts", {}).get(stem, {})
+        given = {key: at(leaf, self._index) for key, leaf in entry.items() if key != "own"}
+        if given.get("classes") is None:
+            return None
+        own = {owner: self._fields(fields) for owner, fields in entry.get("own", {}).items()}
+        return Script(
+            name=stem,
+            module=given["module"],
+            parser=given["parser"],
+            classes=tuple(given["classes"]),
+            own={owner: fields for owner, fields in own.items() if fields},
+            tolerant=given["tolerant"],
+            tolerant_flags=given["tolerant_flags"],
+            launches=given["launches"],
+            trainer=given.get("trainer"),
+            model=given.get("model"),
+            reaches=given.get("reaches") or {},
+            keeps=bool(given.get("keeps")),
+            peft=bool(given.get("peft")),
+            quantization=bool(given.get("quantization")),
+        )
+
+    @cached_property
+    def serve(self) -> Mapping[str, Field]:
+        """The options of `trl vllm-serve` by field name; empty where the release has no such command."""
+        script = self.script("vllm-serve")
+        return {} if script is None else script.own.get("ScriptArguments", {})
+
+    @cached_property
+    def parser(self) -> ParserFacts | None:
+        """What the release's `TrlParser` does with a recipe; None where there is none that can be read."""
+        facts = at(self._table.get("parser"), self._index)
+        return None if facts is None else ParserFacts(**facts)
+
+    def _fields(self, own: Mapping[str, Any]) -> Mapping[str, Field]:
+        given = {name: at(leaf, self._index) for name, leaf in own.items()}
+        return {name: _field(value) for name, value in given.items() if value is not None}
+
     @cached_property
     def _config_names(self) -> tuple[str, ...]:
         return tuple(sorted(name for name in self._table["configs"] if self._bases("configs", name) is not None))
@@ -183,8 +271,7 @@ class TrlRelease:
         fields: dict[str, Field] = {}
         for link in reversed(chain):
             own = self._table["configs"][link].get("fields", {})
-            given = {key: at(leaf, self._index) for key, leaf in own.items()}
-            fields |= {key: _field(value) for key, value in given.items() if value is not None}
+            fields |= self._fields(own)
         return ConfigClass(
             name=name,
             module=at(entry["module"], self._index),

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from trl_lint.knowledge.fields import own_fields
 from trl_lint.knowledge.metadata import read_metadata
 from trl_lint.knowledge.source import UNREADABLE, Module, Source, literal
-from trl_lint.knowledge.trl_reader import own_fields, signature
+from trl_lint.knowledge.trl_reader import signature
 
 Facts: TypeAlias = dict[str, Any]
 

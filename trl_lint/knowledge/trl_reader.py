@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+from trl_lint.knowledge import script_reader
 from trl_lint.knowledge.derivations import derive
+from trl_lint.knowledge.fields import own_fields
 from trl_lint.knowledge.metadata import read_metadata
 from trl_lint.knowledge.source import UNREADABLE, Module, Source, literal, top_level
 
@@ -19,14 +21,19 @@ def read(source: Source) -> Facts:
     """The facts of a release, in the shape that `fold` takes for "trl"."""
     modules = {module.name: module for module in source.modules(PACKAGE)}
     library = _Library(modules)
+    configs = library.homes(("Config", "Arguments"))
+    commands = _commands(modules)
+    scripts = script_reader.scripts(modules, commands, library.origin, configs)
     return {
         "exports": {name: sorted(library.exports(module)) for name, module in modules.items()},
-        "configs": {name: library.config(*home) for name, home in library.homes(("Config", "Arguments")).items()},
+        "configs": {name: library.config(*home) for name, home in configs.items()},
         "trainers": {name: library.trainer(*home) for name, home in library.homes(("Trainer",)).items()},
         "vllm_range": _vllm_range(modules),
         "liger_minimum": _constant(modules, "LIGER_KERNEL_MIN_VERSION"),
         "attention_varlen": _attention_varlen(modules),
-        "commands": _commands(modules),
+        "commands": commands,
+        "parser": script_reader.parser(modules),
+        **({"scripts": scripts} if scripts else {}),
         **read_metadata(source),
     }
 
@@ -180,22 +187,6 @@ class _Library:
         return facts if init is None else facts | signature(init)
 
 
-def own_fields(node: ast.ClassDef, constants: Mapping[str, ast.expr]) -> Iterator[tuple[str, list[Any]]]:
-    """The dataclass fields that a class body declares: name, then [type, default, choices].
-
-    A default is `[literal]`, `{"expr": text}` or `{"factory": text}`; None marks a required field. Choices are left
-    out where there are none.
-    """
-    for statement in node.body:
-        match statement:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=value):
-                kind = ast.unparse(annotation)
-                if "ClassVar" in kind or _keyword(value, "init") is False:
-                    continue
-                choices = _choices(annotation, value, constants)
-                yield name, [_type(annotation), _default(value, constants), *([choices] if choices else [])]
-
-
 def signature(init: ast.FunctionDef) -> Facts:
     """The keywords of a constructor: each `[name, required]` in order, `**kwargs`, renames, and the config it takes."""
     arguments = init.args
@@ -245,57 +236,6 @@ def _config_named(annotation: ast.expr | None) -> str | None:
         annotation = ast.parse(annotation.value, mode="eval").body
     names = [node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)]
     return next((name for name in names if name.endswith(("Config", "Arguments"))), None)
-
-
-def _type(annotation: ast.expr) -> str:
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return annotation.value
-    return ast.unparse(annotation)
-
-
-def _default(value: ast.expr | None, constants: Mapping[str, ast.expr]) -> Any:
-    if value is None:
-        return None
-    if not (isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "field"):
-        known = literal(value, constants)
-        return {"expr": ast.unparse(value)} if known is UNREADABLE else [known]
-    given = {keyword.arg: keyword.value for keyword in value.keywords}
-    if "default" in given:
-        return _default(given["default"], constants)
-    factory = given.get("default_factory")
-    match factory:
-        case None:
-            return None
-        case ast.Name(id="list" | "dict" as kind):
-            return [[] if kind == "list" else {}]
-        case ast.Lambda(body=body):
-            known = literal(body, constants)
-            return {"factory": ast.unparse(factory)} if known is UNREADABLE else [known]
-    return {"factory": ast.unparse(factory)}
-
-
-def _choices(annotation: ast.expr, value: ast.expr | None, constants: Mapping[str, ast.expr]) -> list[Any] | None:
-    metadata = (
-        next((word.value for word in value.keywords if word.arg == "metadata"), None)
-        if isinstance(value, ast.Call)
-        else None
-    )
-    if isinstance(metadata, ast.Dict):
-        for key, entry in zip(metadata.keys, metadata.values, strict=True):
-            if key is not None and literal(key) == "choices":
-                known = literal(entry, constants)
-                return None if known is UNREADABLE else list(known)
-    for node in ast.walk(annotation):
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal"):
-            known = literal(node.slice)
-            return None if known is UNREADABLE else known if isinstance(known, list) else [known]
-    return None
-
-
-def _keyword(value: ast.expr | None, name: str) -> Any:
-    if not isinstance(value, ast.Call):
-        return None
-    return next((literal(keyword.value) for keyword in value.keywords if keyword.arg == name), None)
 
 
 def _constant(modules: Mapping[str, Module], name: str) -> Any:
