@@ -104,10 +104,14 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Cannot be read from the files. `why` completes "cannot be read: …"; `likely` is a default that a caller may replace."""
+    """Cannot be read from this file. `why` completes "cannot be read: …"; `likely` is a default that a caller may replace.
+
+    `field` names the field of a parsed config (or the argparse option) that decides: another file may give it.
+    """
 
     why: str
     likely: Known | None = None
+    field: str | None = None
 
 
 Value: TypeAlias = Known | OneOf | Unknown
@@ -115,15 +119,16 @@ Value: TypeAlias = Known | OneOf | Unknown
 
 # Sites ---------------------------------------------------------------------------------------------------------------
 
-PlaceKind: TypeAlias = Literal["keyword", "positional", "entry", "assignment", "loader"]
+PlaceKind: TypeAlias = Literal["keyword", "positional", "entry", "assignment", "loader", "key", "flag", "env"]
 
 
 class Place(NamedTuple):
     """Where one argument is written, for editing and for pointing at.
 
-    `whole` covers `name=value` (or `"name": value`, or `args.name = value`), `value` the expression there, and
-    `binding` the expression of the name bound once that this one merely repeats: the last writer, which an edit changes.
-    `container` is the start byte of the call or mapping literal that holds it.
+    `whole` covers `name=value` (or `"name": value`, `args.name = value`, YAML's `name: value`, `--name value`,
+    `NAME=value`), `value` the expression there (all of `whole` for a flag without a value), and `binding` the
+    expression of the name bound once that this one merely repeats: the last writer, which an edit changes.
+    `container` is the start byte of the call, mapping or command that holds it.
     """
 
     kind: PlaceKind
@@ -144,18 +149,20 @@ class Argument:
 
 
 SiteKind: TypeAlias = Literal[
-    "config", "trainer", "model", "peft", "quantization", "dataset", "parser", "import", "object"
-]
+    "config", "trainer", "model", "peft", "quantization", "dataset", "parser", "import", "object",
+    "recipe", "accelerate", "deepspeed", "flags", "launcher", "server", "elsewhere",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Site:
-    """One place in a source that gives a TRL class, a model load, … its values.
+    """One place in a source that gives a TRL class, a model load, a recipe, a command … its values.
 
     `name` is the class as its library names it ("GRPOConfig", "AutoModelForCausalLM"), `origin` the fully qualified
     path it was imported from ("trl.GRPOConfig"). `span` runs from the callee to the closing parenthesis. `arguments`
     holds the last writer of each value; `open` says why more may be given (`**kwargs`). `lenient` says why a call
     tolerates unknown fields (a version shim around it). `function` is the enclosing function, for naming runs.
+    `layers` are the sites that a run's config was put together from, the weakest first: each argument belongs to one.
     """
 
     kind: SiteKind
@@ -168,6 +175,51 @@ class Site:
     lenient: str | None = None
     function: str | None = None
     variable: str | None = None
+    layers: tuple[Site, ...] = ()
+
+
+# Commands ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a command as the shell would hand it over; `text` is None where the file does not say it.
+
+    `span` is what stands in the command for it. `why` says why it cannot be read. `likely` marks a default that a caller
+    may replace (`${X:-y}`); `text` is then that default. `binding` is the literal of the variable that the word merely
+    repeats, if that variable is bound once. `plain` is True where `span` holds this word and nothing else, so that the
+    text there may be replaced; it is False for a word that came out of a splitting variable or an array. Of a word that
+    cannot be read `head` is its readable beginning (`--port=` of `--port=$PORT`); `many` says that it may be several words.
+    """
+
+    text: str | None
+    span: Span
+    why: str | None = None
+    likely: bool = False
+    binding: Span | None = None
+    plain: bool = True
+    head: str = ""
+    many: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """One simple command: its words, and the environment that the file gives it.
+
+    `words` hold neither redirections nor assignments. `environment` maps variables to what is in force for this
+    command: its own prefix (`place.kind` "env", `place.container` the command's start), else an earlier export. `span`
+    runs from the first prefix to the last word. `background` is True where the shell goes on at once (`&`, tmux).
+    `conditional` is True inside if, case or a loop that may not run. `function` is the enclosing shell function.
+    `quoted` is True where the command stands inside a string or a heredoc whose text is not the command's own bytes.
+    """
+
+    words: tuple[Word, ...]
+    environment: Mapping[str, Argument]
+    span: Span
+    background: bool = False
+    conditional: bool = False
+    function: str | None = None
+    quoted: bool = False
 
 
 # Findings ------------------------------------------------------------------------------------------------------------
@@ -202,10 +254,11 @@ class Intent:
 
     `set` gives argument `name` the `value` (a literal, or Source for an expression); `drop` removes it; `rename` calls
     it `value`, keeping its expression; `move` takes it from `site` and gives it to `to` under the name `value`;
-    `import` imports `name` from module `value` instead; `class` calls `value` instead of the class at `site`.
+    `import` imports `name` from module `value` instead; `class` calls `value` instead of the class at `site`; `command`
+    makes `value` the words that call the program of a command. At a launcher or server, `env.X` names a variable.
     """
 
-    op: Literal["set", "drop", "rename", "move", "import", "class"]
+    op: Literal["set", "drop", "rename", "move", "import", "class", "command"]
     site: Site
     name: str
     value: object = None

@@ -1,23 +1,63 @@
-"""The cheap looks: a file's bytes in; whether it can say anything about TRL out, before libcst is even imported."""
+"""The cheap looks: a file's name and bytes in; whether it can say anything about TRL out, before any parser is imported."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     import ast
 
+Kind: TypeAlias = Literal["python", "notebook", "recipe", "shell"]
+
 MARK = b"trl"
+SUFFIXES: dict[str, Kind] = {
+    ".py": "python", ".ipynb": "notebook", ".yaml": "recipe", ".yml": "recipe", ".json": "recipe", ".sh": "shell",
+    ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".mk": "shell", ".dockerfile": "shell",
+}  # fmt: skip
+NAMES = ("Makefile", "Dockerfile", "Containerfile")
+# JSON is read only where a launch names it: a repository holds thousands of JSON files, and few are DeepSpeed's.
+WALKED = tuple(suffix for suffix in SUFFIXES if suffix != ".json")
+
+_RECIPE = re.compile(
+    rb"\b(?:model_name_or_path|per_device_train_batch_size|gradient_accumulation_steps|num_generations|use_vllm)[\"']?\s*:"
+)
+_LAUNCH = re.compile(rb"\baccelerate\b|\btorchrun\b|\bdeepspeed\b|\bpython[0-9.]*\s|\bsrun\b")
+
+
+def kind_of(path: str) -> Kind:
+    """The kind of source that a file is, by its name; Python where the name does not tell."""
+    if path.endswith(".py"):  # by far the most, and asked of every file
+        return "python"
+    name = os.path.basename(path)
+    suffix = os.path.splitext(name)[1].lower()
+    return "shell" if name.startswith(NAMES) and suffix not in (".py", ".md") else SUFFIXES.get(suffix, "python")
+
+
+def is_read(name: str) -> bool:
+    """Whether a walk looks into a file of that name."""
+    return name.endswith(WALKED) or os.path.basename(name).startswith(NAMES)
+
+
+def mentions(path: str, data: bytes) -> bool:
+    """Whether the bytes say something of TRL: a search, no decoding."""
+    return MARK in data or (not path.endswith(".py") and kind_of(path) == "recipe" and _RECIPE.search(data) is not None)
+
+
+def may_launch(path: str, data: bytes) -> bool:
+    """Whether the bytes may start a script: worth a look only if they name one that mentions TRL."""
+    return kind_of(path) in ("shell", "recipe") and _LAUNCH.search(data) is not None
+
+
+def scripts_in(data: bytes) -> list[str]:
+    """What looks like the path of a Python script."""
+    return [found.decode() for found in set(re.findall(rb"[\w./-]+\.py\b", data))]
 
 
 class TooDeep(ValueError):
     """Nested deeper than Python itself accepts."""
-
-
-def mentions(data: bytes) -> bool:
-    """Whether the bytes name TRL at all: a search, no decoding."""
-    return MARK in data
 
 
 def can_hold_site(code: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ import libcst as cst
 
 from trl_lint.model import (
     Argument,
+    Command,
     Derived,
     Known,
     Object,
@@ -25,9 +27,10 @@ from trl_lint.model import (
     Table,
     Unknown,
     Value,
+    Word,
     Written,
 )
-from trl_lint.sources.module import Module, Unparsable
+from trl_lint.sources.module import PARSED, LocalClass, Module, Parser, Unparsable
 from trl_lint.sources.positions import positions
 from trl_lint.sources.scopes import Binding, Here, Outline, Point, Scope, Store, dotted, outline, reaching
 from trl_lint.sources.text import Text
@@ -54,6 +57,8 @@ def read(text: Text) -> Module:
 
 # Classes that matter ------------------------------------------------------------------------------------------------
 
+# What argparse gives for an option that is left out, by its action.
+_NOT_GIVEN: Mapping[object, object] = {None: None, "store": None, "store_true": False, "store_false": True}
 _QUANTIZATION = frozenset(
     {
         "BitsAndBytesConfig",
@@ -66,7 +71,43 @@ _QUANTIZATION = frozenset(
         "FineGrainedFP8Config",
     }
 )
+_STRANGERS = frozenset(
+    [
+        "accelerate",
+        "bitsandbytes",
+        "dataclasses",
+        "datasets",
+        "hydra",
+        "logging",
+        "megatron",
+        "omegaconf",
+        "openai",
+        "pydantic",
+        "ray",
+        "sentence_transformers",
+        "torch",
+        "typing",
+        "unsloth",
+        "vllm",
+        "wandb",
+    ]
+)
+_SPAWNING = frozenset(
+    [
+        "subprocess.Popen",
+        "subprocess.run",
+        "subprocess.call",
+        "subprocess.check_call",
+        "subprocess.check_output",
+        "os.system",
+        "os.popen",
+        "asyncio.create_subprocess_exec",
+        "asyncio.create_subprocess_shell",
+    ]
+)
+_OF_INTEREST = re.compile(r"\btrl\b|\bvllm\b|\baccelerate\b|\btorchrun\b")
 _PASS_THROUGH = frozenset({"to", "cuda", "train", "eval", "requires_grad_", "cpu"})
+_OF_MODEL_CONFIG = frozenset({"trl.get_peft_config", "trl.get_quantization_config", "trl.get_kbit_device_map"})
 _MODEL_WRAPPERS = frozenset({"peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"})
 
 
@@ -119,6 +160,8 @@ def _classify(path: str) -> _Class | None:
         return _Class("dataset", name, path)
     if root == "accelerate" and name == "PartialState":
         return _Class("object", name, path)
+    if root not in _STRANGERS and name[:1].isupper() and name.endswith(("Config", "Arguments", "Trainer")):
+        return _Class("elsewhere", name, path)  # perhaps a subclass of the project's own: linking finds out
     return None
 
 
@@ -143,12 +186,19 @@ class _Reader:
     def module(self) -> Module:
         self.guard = self._guarded()
         unsloth = "`import unsloth`" if "unsloth" in self.found.packages else None
+        parsers: list[Parser] = []
+        handed: set[str] = set()
         for call, here in self.found.calls:
             klass = self.classify(call.func, here.scope, here.point)
             if klass is None:
+                handed |= {
+                    a.value.value
+                    for a in call.args
+                    if a.keyword is not None and a.keyword.value == "args" and isinstance(a.value, cst.Name)
+                }
                 continue
             if klass.kind == "parser":
-                self.parser_sites(call, here)
+                parsers.append(self.parser(call, klass, here))
             else:
                 self.site(call, klass, here)
         sites = sorted(
@@ -157,7 +207,10 @@ class _Reader:
         )
         parsed = {s.variable for s in self._parsed.values() if s is not None and s.variable is not None}
         reads = {v: frozenset(self.found.reads.get(v, ())) for v in sorted(parsed)}
-        return Module(self.text.path, (*self.import_sites(), *sites), unsloth, reads)
+        return Module(
+            self.text.path, (*self.import_sites(), *sites), unsloth, reads, tuple(self.commands()), tuple(parsers),
+            {c.name: c for c in self.local_classes()}, self.environment(), handed=frozenset(handed),
+        )  # fmt: skip
 
     def _guarded(self) -> str | None:
         """Why the whole file is for another TRL than the project's: it asks for one itself before it goes on."""
@@ -355,9 +408,41 @@ class _Reader:
 
     # parsers ---------------------------------------------------------------------------------------------------------
 
-    def parser_sites(self, call: cst.Call, here: Here) -> None:
-        for index in range(len(self._dataclasses(call, here) or ())):
-            self.parsed(call, index, here)
+    def parser(self, call: cst.Call, klass: _Class, here: Here) -> Parser:
+        """What a parser builds, and the sites that stand for its configs in this file."""
+        classes = self._dataclasses(call, here) or []
+        sites = tuple(self.parsed(call, index, here) for index in range(len(classes)))
+        return Parser(
+            klass.name, tuple(self._class_path(c, here) for c in classes), sites, self._tolerant(call) if classes else "its classes are not shown"
+        )  # fmt: skip
+
+    def _class_path(self, node: cst.BaseExpression, here: Here) -> str:
+        """A dataclass by its dotted path, ".name" for one of this file; "" where it cannot be read."""
+        path = self.qualified(node, here.scope, here.point)
+        if path is not None:
+            return path
+        name = dotted(node) or ""
+        bindings, _owner = reaching(here.scope, name, here.point)
+        return f"<local>.{name}" if len(bindings) == 1 and isinstance(bindings[0].node, cst.ClassDef) else ""
+
+    def _tolerant(self, parser: cst.Call) -> str | None:
+        """Why arguments that no dataclass has are accepted, where the script asks for that."""
+        for call in self._parsing(parser):
+            for arg in call.args:
+                name = arg.keyword.value if arg.keyword is not None else ""
+                value = arg.value.value if isinstance(arg.value, cst.Name) else ""
+                if (name, value) in (("return_remaining_strings", "True"), ("fail_with_unknown_args", "False")):
+                    return f"the script parses with {name}={value}"
+        return None
+
+    def _parsing(self, parser: cst.Call) -> Iterable[cst.Call]:
+        """The `parser.parse_…()` calls of a parser."""
+        bound = self.found.assigned.get(id(parser))
+        for call, _here in self.found.calls:
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value.startswith("parse"):
+                owner = call.func.value
+                if owner is parser or (bound is not None and isinstance(owner, cst.Name) and owner.value == bound.name):
+                    yield call
 
     def _dataclasses(self, call: cst.Call, here: Here) -> list[cst.BaseExpression] | None:
         """The classes handed to TrlParser or HfArgumentParser, in order."""
@@ -385,15 +470,18 @@ class _Reader:
         node = classes[index]
         klass = self.classify(node, here.scope, here.point)
         self._parsed[key] = None
-        if klass is None or klass.kind != "config":
-            return None
+        if klass is None or klass.kind not in ("config", "elsewhere"):
+            path = self._class_path(node, here)
+            if not path:
+                return None
+            klass = _Class("object", path.rpartition(".")[2], path)
         arguments: dict[str, Argument] = {}
         variable = self._unpacked(call, index, len(classes))
         if variable is not None:
             self._stores(variable, arguments, here)
         span = self.span(node)
         site = Site(
-            "config", klass.name, klass.origin, span, span, arguments, "the command line and --config decide",
+            klass.kind, klass.name, klass.origin, span, span, arguments, PARSED,
             klass.lenient or here.lenient or self.guard, here.scope.function, variable.name if variable is not None else None,
         )  # fmt: skip
         self._parsed[key] = site
@@ -419,6 +507,102 @@ class _Reader:
                     if binding.kind == "assign" and total == 1:
                         return binding
         return None
+
+    # classes of the project's own, the environment, commands ---------------------------------------------------------
+
+    def local_classes(self) -> Iterable[LocalClass]:
+        """The classes of this file that may be, or be a base of, a config or trainer."""
+        for name, bindings in self.found.module.bindings.items():
+            if len(bindings) != 1 or not isinstance(bindings[0].node, cst.ClassDef):
+                continue
+            node, here = bindings[0].node, Here(bindings[0].scope, bindings[0].point, None)
+            fields = dict(self._fields_of(node, here))
+            bases = tuple(self._class_path(b.value, here) for b in node.bases)
+            if fields or bases:
+                yield LocalClass(name, bases, fields)
+
+    def _fields_of(self, node: cst.ClassDef, here: Here) -> Iterable[tuple[str, Value]]:
+        for line in node.body.body:
+            for small in line.body if isinstance(line, cst.SimpleStatementLine) else ():
+                if isinstance(small, cst.AnnAssign) and isinstance(small.target, cst.Name):
+                    yield small.target.value, self._field_default(small.value, here)
+
+    def _field_default(self, node: cst.BaseExpression | None, here: Here) -> Value:
+        """The default of a dataclass field: the literal, or that of `field(default=…)`."""
+        if node is None:
+            return Unknown("it must be given")
+        if isinstance(node, cst.Call) and (dotted(node.func) or "").rpartition(".")[2] == "field":
+            node = next((a.value for a in node.args if a.keyword is not None and a.keyword.value == "default"), None)
+            if node is None:
+                return Unknown("its default is computed")
+        return self.value(node, here)
+
+    def environment(self) -> dict[str, Argument]:
+        """What the file sets in os.environ by plain statements at its top level."""
+        found: dict[str, Argument] = {}
+        for store in self.found.module.stores.get("os", ()):
+            if store.kind != "item" or store.tail != ("environ",) or store.key is None or store.value is None:
+                continue
+            here = Here(store.scope, store.point, None)
+            key = self.value(store.key, here) if isinstance(store.key, cst.BaseExpression) else Unknown("")
+            if not isinstance(key, Known) or not isinstance(key.value, str):
+                continue
+            span = self.span(store.value)
+            place = Place("env", span, span, span.start, self.binding_of(store.value, here))
+            found[key.value] = Argument(
+                key.value, self.value(store.value, here), place, conditional=bool(store.point.path)
+            )
+        return found
+
+    def commands(self) -> Iterable[Command]:
+        """The commands that the file starts itself through subprocess or os.system, where their words can be read."""
+        for call, here in self.found.calls:
+            name = self.qualified(call.func, here.scope, here.point) or ""
+            if name not in _SPAWNING or not call.args or call.args[0].star:
+                continue
+            words = self._spawned(call.args[0].value, here)
+            if not any(w.text is not None and _OF_INTEREST.search(w.text) for w in words):
+                continue
+            yield Command(
+                tuple(words), self._spawned_environment(call, here), self.span(call),
+                background=name.endswith(("Popen", "create_subprocess_exec")), conditional=bool(here.point.path),
+                function=here.scope.function, quoted=True,
+            )  # fmt: skip
+
+    def _spawned(self, node: cst.BaseExpression, here: Here) -> list[Word]:
+        if isinstance(node, cst.Name):
+            bindings, _owner = reaching(here.scope, node.value, here.point)
+            if len(bindings) == 1 and isinstance(bindings[0].node, (cst.List, cst.Tuple, cst.SimpleString)):
+                node, here = bindings[0].node, Here(bindings[0].scope, bindings[0].point, None)
+        if isinstance(node, (cst.List, cst.Tuple)):
+            return [self._spawned_word(e, here) for e in node.elements]
+        text = self.value(node, here)
+        if not isinstance(text, Known) or not isinstance(text.value, str):
+            return []
+        import shlex
+
+        try:
+            return [Word(w, self.span(node), plain=False) for w in shlex.split(text.value)]
+        except ValueError:
+            return []
+
+    def _spawned_word(self, element: cst.BaseElement, here: Here) -> Word:
+        span = self.span(element.value)
+        if isinstance(element, cst.StarredElement):
+            return Word(None, span, f"`{self.code(element.value)}` is unpacked into it", plain=False)
+        if self.qualified(element.value, here.scope, here.point) == "sys.executable":
+            return Word("python", span, plain=False)
+        if isinstance(element.value, cst.Call) and dotted(element.value.func) == "str" and element.value.args:
+            element = element.with_changes(value=element.value.args[0].value)
+        value = self.value(element.value, here)
+        if isinstance(value, Known) and isinstance(value.value, (str, int, float)):
+            return Word(str(value.value), span, plain=False)
+        return Word(None, span, value.why if isinstance(value, Unknown) else "it is computed at run time", plain=False)
+
+    def _spawned_environment(self, call: cst.Call, here: Here) -> dict[str, Argument]:
+        given = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "env"), None)
+        table = _table(self.value(given, here)) if given is not None else None
+        return dict(table.entries) if table is not None else {}
 
     # values ----------------------------------------------------------------------------------------------------------
 
@@ -799,6 +983,8 @@ class _Reader:
                 self._busy.discard(id(node))
         path = self.qualified(node.func, at.scope, at.point)
         name = path or dotted(node.func)
+        if name in _OF_MODEL_CONFIG and node.args:
+            return self._of_model_config(node, name, at)
         if name in _MODEL_WRAPPERS and node.args:
             return self.value(node.args[0].value, at)
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in _PASS_THROUGH:
@@ -820,6 +1006,14 @@ class _Reader:
         if isinstance(node.func, cst.Name):
             return self._returned(node, at)
         return Unknown(f"`{self.code(node)}` is computed at run time")
+
+    def _of_model_config(self, node: cst.Call, name: str, at: Here) -> Value:
+        """What TRL's helpers make of a ModelConfig that a parser fills in: the command line and the recipe decide."""
+        given = self.value(node.args[0].value, at)
+        parsed = isinstance(given, Known) and isinstance(given.value, Object) and given.value.site.open == PARSED
+        return Unknown(
+            f"`{self.code(node)}` is computed at run time", field=f"{name.rpartition('.')[2]}()" if parsed else None
+        )
 
     def _through(self, node: cst.Call, at: Here) -> Value:
         assert isinstance(node.func, cst.Attribute)
@@ -925,10 +1119,12 @@ class _Reader:
         """`args.x`: an argparse default is only likely; a field of a config in this file is what its site says."""
         value = self._bound(binding, Here(binding.scope, binding.point, None)) if len(tail) == 1 else Unknown("")
         if isinstance(value, Known) and isinstance(value.value, Object):
-            argument = value.value.site.arguments.get(tail[0])
+            site = value.value.site
+            argument = site.arguments.get(tail[0])
             if argument is not None and not argument.conditional:
                 return argument.value
-            return Unknown(f"`{name}` is not given in this file")
+            why = f"`{name}` is not given in this file"
+            return Unknown(why, field=tail[0] if site.open == PARSED and argument is None else None)
         if isinstance(value, Known) and isinstance(value.value, Symbol):
             return Unknown(f"`{name}` is an attribute of something not read here")
         likely = self._argparse_default(binding, tail[0]) if len(tail) == 1 else None
@@ -944,9 +1140,18 @@ class _Reader:
                 continue
             if not any(isinstance(a.value, cst.SimpleString) and a.value.evaluated_value in flags for a in call.args):
                 continue
-            default = next((a.value for a in call.args if a.keyword is not None and a.keyword.value == "default"), None)
-            likely = self.value(default, here) if default is not None else None
-            return Unknown(f"--{name} decides", likely if isinstance(likely, Known) else None)
+            given = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+            if "dest" in given:
+                return Unknown(f"--{name} decides")
+            if "default" in given:
+                likely = self.value(given["default"], here)
+            else:
+                action = self.value(given["action"], here) if "action" in given else Known(None, Derived(""))
+                named = action.value if isinstance(action, Known) else "unknown"
+                if named not in _NOT_GIVEN:
+                    return Unknown(f"--{name} decides")
+                likely = Known(_NOT_GIVEN[named], Written(self.span(call)))
+            return Unknown(f"--{name} decides", likely if isinstance(likely, Known) else None, field=name)
         return None
 
     def _subscript(self, node: cst.Subscript, here: Here) -> Value:

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from trl_lint.model import Argument, Edit, Intent, Known, Site, Source, Span, Table
+from trl_lint.model import Argument, Intent, Known, Site, Source, Span, Table
+from trl_lint.sources.edits import CannotEdit
 from trl_lint.sources.layout import columns, relaid
 from trl_lint.sources.positions import positions
 from trl_lint.sources.statements import lines
 from trl_lint.sources.text import Text
-
-
-class CannotEdit(ValueError):
-    """The intents have no faithful text here; the message says why."""
 
 
 @dataclass(slots=True)
@@ -38,22 +35,6 @@ def edit(text: Text, intents: Sequence[Intent], *, width: int = 88) -> str:
         return editor.result(width)
     except cst.ParserSyntaxError as error:
         raise CannotEdit(f"the result does not parse: {error.message}") from None
-
-
-def as_edit(path: str, before: bytes, after: bytes, encoding: str) -> Edit:
-    """The smallest single byte range that turns one text into the other, cut at character boundaries."""
-    start, tail = 0, 0
-    limit = min(len(before), len(after))
-    while start < limit and before[start] == after[start]:
-        start += 1
-    while tail < limit - start and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
-    if encoding == "utf-8":
-        while start > 0 and start < len(before) and before[start] & 0xC0 == 0x80:
-            start -= 1
-        while tail > 0 and before[len(before) - tail] & 0xC0 == 0x80:
-            tail -= 1
-    return Edit(path, start, len(before) - tail, after[start : len(after) - tail].decode(encoding))
 
 
 class _Editor:
