@@ -10,7 +10,7 @@ from trl_lint import rulebook
 from trl_lint.facts import Overrides
 from trl_lint.facts import forget as forget_facts
 from trl_lint.fixing import Fixed, fix_file
-from trl_lint.rulebook.files import Context, Examined, examine
+from trl_lint.rulebook.files import Context, Examined, examine, examine_group
 from trl_lint.settings import Settings
 from trl_lint.sources.text import Text
 
@@ -54,6 +54,19 @@ def fix(
     made = context(only, **facts)
     data = code.encode() if isinstance(code, str) else code
     return fix_file(examine(path, Text(path, data), made), made, unsafe=unsafe)
+
+
+def lint_files(files: dict[str, str], only: str | None = None, *, possible: bool = False, **facts: str) -> Examined:
+    """Judge files that stand together in a folder with nothing else."""
+    forget_facts()
+    texts = {path: Text(path, code.encode()) for path, code in files.items()}
+    return examine_group(texts, context(only, possible=possible, **facts))
+
+
+def fix_files(files: dict[str, str], only: str | None = None, *, unsafe: bool = False, **facts: str) -> Fixed:
+    """Judge and fix files that stand together."""
+    made = context(only, **facts)
+    return fix_file(lint_files(files, only, **facts), made, unsafe=unsafe)
 
 
 def said(examined: Examined) -> list[str]:

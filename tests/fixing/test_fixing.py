@@ -11,7 +11,8 @@ from trl_lint.fixing import Fixed, NoFixpoint, fix_file
 from trl_lint.rulebook.files import Context, examine
 from trl_lint.sources.text import Text
 
-from ..helpers import ROOT, all_rules, context, fix
+from ..helpers import ROOT, all_rules, context, fix, fix_files
+from ..rulebook.test_pages import groups_of
 
 PAGE = """# A rule made up by a test
 
@@ -185,12 +186,10 @@ def test_moves(name: str) -> None:
     "rule", [r for r in all_rules() if any(a.actions for v in r.variants for a in v.fixes)], ids=lambda r: r.name
 )
 def test_fixed_twice_is_fixed_once(rule: rulebook.Rule) -> None:
-    from ..rulebook.test_pages import code_of
-
-    for code in code_of(rule, "Example"):
-        once = fix(code, unsafe=True)
-        again = fix(once.after, unsafe=True)
-        assert again.after == once.after
+    for files in groups_of(rule, "Example"):
+        once = fix_files(files, unsafe=True).examined.sources.texts
+        again = fix_files({path: text.data.decode() for path, text in once.items()}, unsafe=True)
+        assert not again.changed
 
 
 def test_a_class_of_the_same_name_is_not_where_a_name_moved_to() -> None:

@@ -5,55 +5,75 @@ from __future__ import annotations
 import ast
 
 import pytest
+import yaml
 
 from trl_lint import knowledge, rulebook
 from trl_lint.model import Severity
 from trl_lint.rulebook.engine import _contains
 from trl_lint.rulebook.pages import blocks, sections
 
-from ..helpers import all_rules, fix, lint
+from ..helpers import all_rules, fix_files, lint_files
 
 RULES = all_rules()
+FILES = {"python": "/nowhere/train.py", "yaml": "/nowhere/recipe.yaml", "bash": "/nowhere/launch.sh"}
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
 
 
-def code_of(rule: rulebook.Rule, section: str) -> list[str]:
-    return [code for _line, code in blocks(sections(rule.text).get(section, ""), "python")]
+def groups_of(rule: rulebook.Rule, section: str) -> list[dict[str, str]]:
+    """The code blocks of a section as little projects: a group ends where a language comes again."""
+    groups: list[dict[str, str]] = []
+    for block in blocks(sections(rule.text).get(section, "")):
+        name = FILES.get(block.language)
+        if name is not None and (not groups or name in groups[-1]):
+            groups.append({})
+        if name is not None:
+            groups[-1][name] = block.code
+    return groups
 
 
-def fires(code: str, rule: rulebook.Rule) -> list[str]:
-    found = lint(code, rule.name, path=f"/nowhere/{rule.name}.py").findings
-    return [f"{f.span.line}: {f.message}" for f in found if f.rule == rule.name]
+def fires(files: dict[str, str], rule: rulebook.Rule) -> list[str]:
+    found = lint_files(files, rule.name).findings
+    return [f"{f.span.path}:{f.span.line}: {f.message}" for f in found if f.rule == rule.name]
+
+
+def check_syntax(files: dict[str, str]) -> None:
+    for name, code in files.items():
+        if name.endswith(".py"):
+            ast.parse(code)
+        elif name.endswith(".yaml"):
+            yaml.safe_load(code)
 
 
 @every_rule
 def test_example_is_found(rule: rulebook.Rule) -> None:
-    examples = code_of(rule, "Example")
-    assert examples, f"{rule.path}: needs a ```python block under ## Example"
-    for code in examples:
-        ast.parse(code)
-        assert fires(code, rule), f"{rule.path}: the example is not found"
+    examples = groups_of(rule, "Example")
+    assert examples, f"{rule.path}: needs a code block under ## Example"
+    for files in examples:
+        check_syntax(files)
+        assert fires(files, rule), f"{rule.path}: the example is not found"
 
 
 @every_rule
 def test_use_instead_is_what_the_fix_writes(rule: rulebook.Rule) -> None:
-    instead = code_of(rule, "Use instead")
-    assert instead, f"{rule.path}: needs a ```python block under ## Use instead"
+    instead = groups_of(rule, "Use instead")
+    assert instead, f"{rule.path}: needs a code block under ## Use instead"
     fixable = any(a.actions for v in rule.variants for a in v.fixes)
-    for example, after in zip(code_of(rule, "Example"), instead, strict=False):
-        assert not fires(after, rule), f"{rule.path}: the rule still fires on what it says to use instead"
+    for example, after in zip(groups_of(rule, "Example"), instead, strict=False):
+        complete = {**example, **after} if fixable else after
+        assert not fires(complete, rule), f"{rule.path}: the rule still fires on what it says to use instead"
         if fixable:
-            fixed = fix(example, rule.name, unsafe=True, path=f"/nowhere/{rule.name}.py")
-            assert fixed.after.decode() == after, [why for _f, why in (*fixed.failed, *fixed.held_back)]
+            fixed = fix_files(example, rule.name, unsafe=True)
+            texts = {p: t.data.decode() for p, t in fixed.examined.sources.texts.items()}
+            assert texts == complete, [why for _f, why in (*fixed.failed, *fixed.held_back)]
 
 
 @every_rule
 def test_traps_stay_silent(rule: rulebook.Rule) -> None:
-    traps = code_of(rule, "No finding")
-    assert traps, f"{rule.path}: needs at least one ```python block under ## No finding"
-    for code in traps:
-        ast.parse(code)
-        assert not fires(code, rule), f"{rule.path}: fires on its own trap:\n{code}"
+    traps = groups_of(rule, "No finding")
+    assert traps, f"{rule.path}: needs at least one code block under ## No finding"
+    for files in traps:
+        check_syntax(files)
+        assert not fires(files, rule), f"{rule.path}: fires on its own trap:\n{files}"
 
 
 @every_rule

@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 from trl_lint.cli import UsageError
 from trl_lint.cli.discover import NoSuchPath, discover
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
     from trl_lint.cli.cache import Cache
     from trl_lint.fixing import Fixed
     from trl_lint.model import Finding, Report, Skip
-    from trl_lint.rulebook.files import Context, Examined
+    from trl_lint.rulebook.files import Context, Examined, Sources
     from trl_lint.sources.module import Module
     from trl_lint.sources.text import Text
 
+T = TypeVar("T")
 LARGEST = 5_000_000
 FORMATS = ("terminal", "concise", "json", "github", "sarif")
 SEVERITIES = ("error", "warning", "note")
 PARALLEL_FROM = 24
+MOST_LAUNCHING = 50
 
 
 def parser() -> argparse.ArgumentParser:
@@ -114,11 +117,18 @@ class _Check:
         self.options = options
         self.skips: list[tuple[str, str]] = []
         self.files = 0
+        self.launching: list[tuple[str, bytes]] = []
+        self.walked: set[str] = set()
         self.root = os.getcwd()
         self.internal_error = False
 
     def run(self) -> int:
         candidates = list(self.candidates())
+        if candidates:
+            named = _names_of(p for p, _ in candidates)
+            candidates += [x for x in self.launching if _names_any(x[1], named)]
+        elif self.launching:
+            candidates = [x for x in self.launching[:MOST_LAUNCHING] if self.starts_training(x[1])]
         if candidates:
             candidates = self.kept(candidates)
         if not candidates:
@@ -132,7 +142,7 @@ class _Check:
         if self.options.paths == ["-"]:
             self.files = 1
             data = sys.stdin.buffer.read()
-            if look.mentions(data):
+            if look.mentions(self.options.stdin_filename, data):
                 yield self.options.stdin_filename, data
             return
         paths = self.options.paths or ["."]
@@ -140,11 +150,25 @@ class _Check:
         try:
             for path in discover(paths, excluded, self.skips):
                 self.files += 1
+                self.walked.add(path)
                 data = self.read(path)
-                if data is not None and look.mentions(data):
+                if data is None:
+                    continue
+                if look.mentions(path, data):
                     yield path, data
+                elif look.may_launch(path, data):
+                    self.launching.append((path, data))
         except NoSuchPath as error:
             raise UsageError(str(error)) from None
+
+    def starts_training(self, data: bytes) -> bool:
+        """Whether a launch file names a script of the project that mentions TRL, though no such script was given."""
+        wanted = {os.path.basename(name) for name in look.scripts_in(data)}
+        return any(
+            os.path.basename(path) in wanted and look.mentions(path, self.quietly(path))
+            for path in self.names
+            if wanted
+        )
 
     def kept(self, candidates: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
         """The candidates that the settings do not exclude; asked only once there are any, for it costs an import."""
@@ -164,10 +188,10 @@ class _Check:
 
     def read(self, path: str) -> bytes | None:
         try:
-            if os.path.getsize(path) > LARGEST:
-                self.skips.append((path, f"larger than {LARGEST // 1_000_000} MB"))
-                return None
             with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_size > LARGEST:
+                    self.skips.append((path, f"larger than {LARGEST // 1_000_000} MB"))
+                    return None
                 return file.read()
         except OSError as error:
             self.skips.append((path, error.strerror or "cannot be read"))
@@ -190,21 +214,97 @@ class _Check:
         context = self.context() if candidates else None
         examined: list[Examined] = []
         if context is not None:
-            from trl_lint.rulebook.files import examine
-
-            for path, text, module in self.modules(candidates, cache):
-                try:
-                    found = self.guarded(lambda p=path, t=text, m=module: examine(p, t, context, m))  # type: ignore[misc]
-                except _Skipped as skip:
-                    self.skips.append((path, str(skip)))
-                    continue
-                # A file that nothing is said about is not kept whole: there may be thousands.
+            for found in self.examined(candidates, context, cache):
+                # Files that nothing is said about are not kept whole: there may be thousands.
                 examined.append(found if found.findings else found.light())
         cache.save()
         return self.finish(examined, context)
 
-    def guarded(self, do: Callable[[], Examined]) -> Examined:
-        """Run one file; whatever it is that this file breaks, the others go on."""
+    def examined(self, candidates: list[tuple[str, bytes]], context: Context, cache: Cache) -> Iterator[Examined]:
+        """Every group of files. A script that no other file has to do with is judged at once, and let go."""
+        from trl_lint.rulebook.files import Sources, examine, examine_all
+
+        linked = Sources({}, {}, frozenset(p for p, _ in candidates))
+        # Whatever may launch a script comes first, so that each script is known to be launched or alone.
+        candidates.sort(key=lambda c: look.kind_of(c[0]) in ("python", "notebook"))
+        launched: set[str] | None = None
+        for path, text, module in self.modules(candidates, cache):
+            if launched is None and look.kind_of(path) == "python":
+                self.add_context(linked, cache)
+                launched = _launched(linked.modules.values())
+            alone = (
+                look.kind_of(path) == "python"
+                and not _linkable(module)
+                and os.path.basename(path) not in (launched or ())
+            )
+            if alone:
+                found = self.guarded(path, lambda p=path, t=text, m=module: examine(p, t, context, m))  # type: ignore[misc]
+                if found is not None:
+                    yield found
+            else:
+                linked.texts[path], linked.modules[path] = text, module
+        if launched is None:
+            self.add_context(linked, cache)
+        if linked.modules:
+            names = self.names
+            complete = Sources(linked.texts, linked.modules, linked.given, names, lambda p: self.load(p, cache))
+            yield from self.guarded("", lambda: list(examine_all(complete, context))) or ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All files of the project, for what commands name."""
+        from trl_lint.cli.discover import project_files
+
+        return () if self.options.paths == ["-"] else project_files(self.options.paths or ["."])
+
+    def add_context(self, linked: Sources, cache: Cache) -> None:
+        """Files that were not given but launch one that was, or parse a recipe that was.
+
+        They are read, and nothing is reported of them alone.
+        """
+        wanted = _names_of(linked.given)
+        kinds = {"shell", "recipe"}
+        if any(s.kind == "recipe" for m in linked.modules.values() for s in m.sites):
+            kinds.add("python")
+        budget = LARGEST * 4
+        for path in self.names:
+            kind = look.kind_of(path)
+            if path in self.walked or kind not in kinds or path.endswith(".json"):
+                continue
+            if budget < 0:
+                break
+            data = self.quietly(path)
+            budget -= len(data)
+            if kind == "python":
+                matters = look.MARK in data and (b"TrlParser" in data or b"HfArgumentParser" in data)
+            else:
+                matters = _names_any(data, wanted) and (look.may_launch(path, data) or look.mentions(path, data))
+            if matters:
+                self.load_into(linked, path, data, cache)
+
+    def load_into(self, linked: Sources, path: str, data: bytes, cache: Cache) -> None:
+        for known, text, module in self.modules([(path, data)], cache, skips=[]):
+            linked.texts[known], linked.modules[known] = text, module
+
+    def load(self, path: str, cache: Cache) -> tuple[Text, Module] | None:
+        """A file of the project that a command or an import names."""
+        data = self.quietly(path)
+        for _path, text, module in self.modules([(path, data)], cache, skips=[]) if data else ():
+            return text, module
+        return None
+
+    def quietly(self, path: str) -> bytes:
+        """A context file's bytes; nothing where it cannot be read or is too large to be a script."""
+        try:
+            if os.path.getsize(path) > LARGEST // 5:
+                return b""
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+    def guarded(self, path: str, do: Callable[[], T]) -> T | None:
+        """Judge; whatever it is that a file breaks, the others go on."""
         from trl_lint import facts, settings
         from trl_lint.sources.module import Unparsable
 
@@ -213,15 +313,19 @@ class _Check:
         except (settings.SettingsError, facts.FactsError) as error:
             raise UsageError(str(error)) from None
         except Unparsable as error:
-            raise _Skipped(str(error)) from None
+            self.skips.append((path, str(error)))
+            return None
 
-    def modules(self, candidates: list[tuple[str, bytes]], cache: Cache) -> Iterator[tuple[str, Text, Module]]:
+    def modules(
+        self, candidates: list[tuple[str, bytes]], cache: Cache, skips: list[tuple[str, str]] | None = None
+    ) -> Iterator[tuple[str, Text, Module]]:
         """The sites of every file that holds some: from the cache, else parsed, in several processes if there are many."""
         import gc
         import pickle
 
         from trl_lint.sources.text import Text, Undecodable
 
+        skips = self.skips if skips is None else skips
         # Trees and sites are made by the hundred thousand and hardly any is garbage: look for it seldom.
         gc.set_threshold(200_000, 20, 100)
         fresh: list[tuple[str, bytes]] = []
@@ -237,7 +341,7 @@ class _Check:
         candidates.clear()
         for (path, data), key, outcome in zip(fresh, keys, self.parsed(fresh), strict=True):
             if isinstance(outcome, str):
-                self.skips.append((path, outcome))
+                skips.append((path, outcome))
                 continue
             cache.put(key, outcome)
             if outcome is None:
@@ -245,7 +349,7 @@ class _Check:
             try:
                 yield path, Text(path, data), outcome
             except Undecodable as error:
-                self.skips.append((path, str(error)))
+                skips.append((path, str(error)))
 
     def parsed(self, files: list[tuple[str, bytes]]) -> Iterator[Module | str | None]:
         jobs = self.options.jobs or os.cpu_count() or 1
@@ -336,13 +440,13 @@ class _Check:
         if self.options.fix:
             ledger = Ledger(
                 tuple(f for x in fixed for f in x.applied), tuple(h for x in fixed for h in x.held_back), tuple(h for x in fixed for h in x.failed),
-                {x.examined.path: (x.before, x.after) for x in fixed if x.before != x.after},
+                {path: both for x in fixed for path, both in x.changed.items()},
             )  # fmt: skip
         notes = tuple(dict.fromkeys(n for e in examined for n in e.notes))
         skips = tuple(Skip(*s) for s in sorted(set(self.skips)))
         report = Report(
             __version__, self.files, tuple(sorted(findings, key=lambda f: f.order)), tuple(s for e in examined for s in e.summaries), skips, notes,
-            {e.path: e.text.data for e in examined}, ledger,
+            {p: t.data for e in examined for p, t in e.sources.texts.items()}, ledger,
         )  # fmt: skip
         self.emit(report, skips)
         return self.exit_code(report, changed=bool(ledger is not None and ledger.changed))
@@ -358,20 +462,19 @@ class _Check:
             except NoFixpoint as error:
                 print(f"trl-lint: {error}", file=sys.stderr)
                 self.internal_error = True
-                done.append(Fixed(one.text.data, one.text.data, one, (), (), ()))
+                done.append(Fixed({}, one, (), (), ()))
         return done
 
     def write(self, fixed: list[Fixed]) -> None:
         from trl_lint.fixing.writing import NotWritten, replace_file
 
-        for one in fixed:
-            if one.before == one.after:
-                continue
-            if self.options.paths == ["-"]:
+        if self.options.paths == ["-"]:
+            for one in fixed:
                 sys.stdout.buffer.write(one.after)
-                continue
+            return
+        for path, (before, after) in sorted(both for one in fixed for both in one.changed.items()):
             try:
-                replace_file(one.examined.path, one.before, one.after)
+                replace_file(path, before, after)
             except NotWritten as error:
                 raise UsageError(str(error)) from None
 
@@ -379,14 +482,10 @@ class _Check:
         import difflib
 
         changed = False
-        for one in fixed:
-            if one.before == one.after:
-                continue
+        for name, texts in sorted(both for one in fixed for both in one.changed.items()):
             changed = True
-            path = one.examined.path.replace(os.sep, "/")
-            before, after = (
-                t.decode("utf-8", "surrogateescape").splitlines(keepends=True) for t in (one.before, one.after)
-            )
+            path = name.replace(os.sep, "/")
+            before, after = (t.decode("utf-8", "surrogateescape").splitlines(keepends=True) for t in texts)
             for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}"):
                 shown = line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
                 sys.stdout.buffer.write(shown.encode("utf-8", "surrogateescape"))
@@ -424,10 +523,6 @@ class _Check:
         return 1 if failing or (changed and self.options.exit_non_zero_on_fix) else 0
 
 
-class _Skipped(Exception):
-    """A file that could not be judged."""
-
-
 def _fails(finding: Finding, least: int) -> bool:
     return finding.certainty != "possible" and finding.severity >= least
 
@@ -437,21 +532,53 @@ def _names(given: list[str]) -> tuple[str, ...]:
 
 
 def _parse(file: tuple[str, bytes]) -> Module | str | None:
-    """The sites of one file: None if it can hold none, a reason if it cannot be read. Runs in workers too."""
+    """What one file says: None if nothing, a reason if it cannot be read. Runs in workers too."""
     path, data = file
     from trl_lint.sources.text import Text, Undecodable
 
     try:
         text = Text(path, data)
-        if not look.can_hold_site(text.code):
+        if look.kind_of(path) == "python" and not look.can_hold_site(text.code):
             return None
     except (Undecodable, look.TooDeep) as error:
         return str(error)
     from trl_lint.sources.module import Unparsable
-    from trl_lint.sources.python import read
+    from trl_lint.sources.reading import read
 
     try:
         module = read(text)
     except Unparsable as error:
         return str(error)
-    return module if module.sites else None
+    return module if module.sites or module.commands or module.written or _linkable(module) else None
+
+
+def _names_of(paths: Iterable[str]) -> tuple[bytes, ...]:
+    """What a command must say to start a script or to hand over a recipe: its name, for `-m` without the suffix."""
+    names = (os.path.basename(p) for p in paths if look.kind_of(p) in ("python", "recipe"))
+    return tuple({os.path.splitext(n)[0].encode() for n in names} - {b"__init__", b"__main__"})
+
+
+def _names_any(data: bytes, names: tuple[bytes, ...]) -> bool:
+    return any(name in data for name in names)
+
+
+def _linkable(module: Module) -> bool:
+    """Whether other files may have to do with a script: it parses arguments, or uses or defines classes of the project."""
+    return bool(
+        module.parsers
+        or module.commands
+        or any(s.kind == "elsewhere" for s in module.sites)
+        or any(
+            b.startswith(("trl.", "transformers.TrainingArguments")) for c in module.classes.values() for b in c.bases
+        )
+    )
+
+
+def _launched(modules: Iterable[Module]) -> set[str]:
+    """The names of the scripts that commands start."""
+    words = (w.text for m in modules for inner in (m, *m.written.values()) for c in inner.commands for w in c.words)
+    return {
+        f"{w.rpartition('/')[2].rpartition('.')[2]}.py" if not w.endswith(".py") else os.path.basename(w)
+        for w in words
+        if w
+    }

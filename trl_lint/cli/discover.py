@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-SUFFIXES = (".py",)
+from trl_lint.sources.look import NAMES, SUFFIXES, is_read
+
 _NEVER = frozenset(
     {"__pycache__", "node_modules", "site-packages", ".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv"}
 )
@@ -30,7 +31,8 @@ def discover(paths: Iterable[str], excluded: Iterable[str], skipped: list[tuple[
         found = sorted(_walk(path, skipped)) if os.path.isdir(path) else [path]
         for file in found:
             name = os.path.normpath(file)
-            if name in seen or not (name.endswith(SUFFIXES) or (file == path and _is_script(path))) or excludes(name):
+            named = file == path  # outright: also a DeepSpeed JSON, and a script without a suffix
+            if name in seen or not (is_read(name) or (named and _is_ours(path))) or excludes(name):
                 continue
             seen.add(name)
             yield name
@@ -41,6 +43,7 @@ def _walk(folder: str, skipped: list[tuple[str, str]]) -> Iterable[str]:
     return listed if listed is not None else _by_hand(folder, skipped)
 
 
+@lru_cache(maxsize=8)
 def _git(folder: str) -> list[str] | None:
     """The files of a folder that git tracks or would track; None outside a repository or without git.
 
@@ -56,6 +59,7 @@ def _git(folder: str) -> list[str] | None:
         "--deduplicate",
         "--",
         *(f"*{s}" for s in SUFFIXES),
+        *(f"*{n}*" for n in NAMES),
     )
     if listed is None or (not listed and _ask_git(folder, "check-ignore", "-q", ".") is not None):
         return None
@@ -88,8 +92,33 @@ def _by_hand(folder: str, skipped: list[tuple[str, str]]) -> Iterator[str]:
         ]
         for file in files:
             path = os.path.join(root, file)
-            if file.endswith(SUFFIXES) and not ignored(os.path.relpath(path, folder)):
+            if (is_read(file) or file.endswith(tuple(SUFFIXES))) and not ignored(os.path.relpath(path, folder)):
                 yield path
+
+
+def project_files(paths: Iterable[str]) -> tuple[str, ...]:
+    """Every file of the projects that the paths lie in that a launch may name, relative to this folder."""
+    found: dict[str, None] = {}
+    for root in dict.fromkeys(_project(p) for p in paths):
+        shown = os.path.relpath(root)
+        for path in _walk(shown, []):
+            found.setdefault(os.path.normpath(path))
+    return tuple(found)
+
+
+def _project(path: str) -> str:
+    """The folder of the repository that a path lies in, else the highest above it that looks like a project's."""
+    folder = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path) or ".")
+    best, above = folder, folder
+    while True:
+        if os.path.exists(os.path.join(above, ".git")):
+            return above
+        if any(os.path.exists(os.path.join(above, n)) for n in ("pyproject.toml", "setup.py", "requirements.txt")):
+            best = above
+        parent = os.path.dirname(above)
+        if parent == above:
+            return best
+        above = parent
 
 
 def _lines(path: str) -> list[str]:
@@ -111,8 +140,10 @@ def matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     return GitIgnoreSpec.from_lines(given).match_file
 
 
-def _is_script(path: str) -> bool:
-    """A file without a suffix that says it is Python in its first line."""
+def _is_ours(path: str) -> bool:
+    """A file of a kind that no walk reads, or one without a suffix that says it is Python in its first line."""
+    if path.endswith(tuple(SUFFIXES)):
+        return True
     if "." in os.path.basename(path):
         return False
     try:

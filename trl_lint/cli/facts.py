@@ -35,7 +35,7 @@ def run(words: list[str]) -> int:
         for path in discover(options.paths or ["."], (), []):
             with open(path, "rb") as file:
                 data = file.read()
-            if not look.mentions(data):
+            if not look.mentions(path, data):
                 continue
             found = facts.gather(path, head=data, root=os.getcwd(), overrides=overrides, settings=settings.load(path))
             grouped.setdefault((*_judged(found), *facts.describe(found)), []).append(path)

@@ -35,12 +35,25 @@ class _Decision:
         return self.fact is None or not says(self.fact) or (self.level is not None and self.fact.version is None)
 
 
-def gather(path: str, *, head: bytes, root: str, overrides: Overrides, settings: Settings) -> Facts:
-    """What to believe for one file; `head` is all of its bytes. Raises FactsError for an override or setting only."""
+def gather(
+    path: str,
+    *,
+    head: bytes,
+    root: str,
+    overrides: Overrides,
+    settings: Settings,
+    others: Sequence[tuple[str, bytes]] = (),
+) -> Facts:
+    """What to believe for one file; `head` is all of its bytes. Raises FactsError for an override or setting only.
+
+    `others` are further files of the same run: what they state of themselves counts where the first says nothing.
+    """
     path, root = os.path.abspath(path), os.path.abspath(root)
     name = shown(path, root)
     notes: list[str] = []
     comment = read_comment(head, name)
+    for other, bytes_ in others:
+        comment.add(read_comment(bytes_, shown(os.path.abspath(other), root)))
     script, said = read_script(head, name)
     levels = _levels(os.path.dirname(path), root)
     notes += comment.notes + said + [note for level in levels for note in level.notes]
@@ -65,6 +78,8 @@ def gather(path: str, *, head: bytes, root: str, overrides: Overrides, settings:
         launch=comment.texts.get("launch"),
         server=comment.texts.get("server"),
         accelerate=comment.texts.get("accelerate"),
+        trainer=comment.texts.get("trainer"),
+        parser=comment.texts.get("parser"),
         notes=tuple(dict.fromkeys(notes)),
         source_tree=tree,
         source_version=version,
@@ -287,7 +302,7 @@ def describe(facts: Facts) -> list[str]:
         lines.append(f"gpu {hardware.gpu or 'unknown'}{count} ({hardware.origin})")
     if facts.processes is not None:
         lines.append(f"processes {facts.processes} ({facts.processes_origin})")
-    for word in ("nodes", "zero_stage", "launch", "server", "accelerate"):
+    for word in ("nodes", "zero_stage", "launch", "server", "accelerate", "trainer", "parser"):
         if (value := getattr(facts, word)) is not None:
             lines.append(f"{word} {value}")
     if facts.source_tree:

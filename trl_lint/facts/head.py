@@ -28,8 +28,16 @@ class Comment:
     where: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def add(self, other: Comment) -> None:
+        """Take from another file of the same run what this one does not say."""
+        self.packages = {**other.packages, **self.packages}
+        self.texts = {**other.texts, **self.texts}
+        self.numbers = {**other.numbers, **self.numbers}
+        self.where = {**other.where, **self.where}
+        self.notes += other.notes
 
-_TEXTS = {"gpu", "launch", "server", "accelerate"}
+
+_TEXTS = {"gpu", "launch", "server", "accelerate", "trainer", "parser"}
 _NUMBERS = {"n_gpu", "num_processes", "nodes", "zero_stage"}
 
 

@@ -58,6 +58,8 @@ class Facts:
     launch: str | None = None
     server: str | None = None
     accelerate: str | None = None
+    trainer: str | None = None
+    parser: str | None = None
     notes: tuple[str, ...] = ()
     source_tree: str | None = None
     source_version: str | None = None

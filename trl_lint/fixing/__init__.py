@@ -1,4 +1,4 @@
-"""A judged file in; its text with every allowed fix that proved right, and a ledger of what was done and what was not, out.
+"""Judged files in; their texts with every allowed fix that proved right, and a ledger of what was done and what was not, out.
 
 Fixes go to a fixpoint in memory: all intents of a round become one text, which is read, linked and judged again. A fix
 that does not make its finding go away, or brings a new error in any world that the pins allow, is not kept.
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trl_lint.fixing.routing import routed
 from trl_lint.fixing.width import line_width
-from trl_lint.model import Finding, Fix, Severity
+from trl_lint.model import Finding, Fix, Intent, Severity
 from trl_lint.rulebook.engine import disagreement
-from trl_lint.rulebook.files import Context, Examined, errors_in_every_world, examine
+from trl_lint.rulebook.files import Context, Examined, again, errors_in_every_world
+from trl_lint.sources.edits import CannotEdit, as_edit
+from trl_lint.sources.look import kind_of
 from trl_lint.sources.module import Unparsable
-from trl_lint.sources.python_edits import CannotEdit, as_edit, edit
+from trl_lint.sources.reading import edit
 from trl_lint.sources.text import Text
 
 ROUNDS = 10
@@ -28,19 +31,31 @@ class NoFixpoint(RuntimeError):
 
 @dataclass(frozen=True)
 class Fixed:
-    """One file after fixing. `examined` is the last state; reasons in `held_back` and `failed` are for people."""
+    """Files after fixing. `changed` maps a path to its bytes before and after; `examined` is the last state.
 
-    before: bytes
-    after: bytes
+    Reasons in `held_back` and `failed` are for people.
+    """
+
+    changed: Mapping[str, tuple[bytes, bytes]]
     examined: Examined
     applied: tuple[Finding, ...]
     held_back: tuple[tuple[Finding, str], ...]
     failed: tuple[tuple[Finding, str], ...]
 
+    @property
+    def before(self) -> bytes:
+        """The leading file as it was."""
+        return self.changed.get(self.examined.path, (self.examined.text.data,) * 2)[0]
+
+    @property
+    def after(self) -> bytes:
+        """The leading file as it is now."""
+        return self.examined.text.data
+
 
 def fix_file(examined: Examined, context: Context, *, unsafe: bool) -> Fixed:
     """Apply what may be applied. Raises NoFixpoint."""
-    before = examined.text.data
+    before = dict(examined.sources.texts)
     applied: list[Finding] = []
     failed: dict[tuple[object, ...], tuple[Finding, str]] = {}
     for _ in range(ROUNDS):
@@ -60,9 +75,9 @@ def fix_file(examined: Examined, context: Context, *, unsafe: bool) -> Fixed:
         (f, why) for f in examined.findings if f.fix is not None and (why := _allowed(f, unsafe=unsafe)) is not None
     ]
     standing = {_key(f) for f in examined.findings}
+    now = examined.sources.texts
     return Fixed(
-        before,
-        examined.text.data,
+        {p: (t.data, now[p].data) for p, t in before.items() if p in now and now[p].data != t.data},
         examined,
         tuple(applied),
         tuple(left),
@@ -82,7 +97,11 @@ def plan(examined: Examined, context: Context) -> tuple[Finding, ...]:
         except CannotEdit as error:
             planned.append(replace(finding, held_back=str(error)))
             continue
-        edits = (as_edit(examined.path, examined.text.data, after.text.data, examined.text.encoding),)
+        edits = tuple(
+            as_edit(path, text.data, after.sources.texts[path].data, text.encoding)
+            for path, text in sorted(examined.sources.texts.items())
+            if after.sources.texts[path].data != text.data
+        )
         planned.append(replace(finding, fix=replace(finding.fix, edits=edits)))
     return tuple(planned)
 
@@ -144,15 +163,7 @@ def _round(
 def _verified(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
     """The file after the fixes, read, linked and judged again. Raises CannotEdit with the reason if it is not right."""
     intents = [intent for finding in findings if finding.fix is not None for intent in finding.fix.intents]
-    code = edit(examined.text, intents, width=line_width(examined.path))
-    data = _encoded(examined.text, code)
-    text = Text(examined.path, data)
-    try:
-        if _parses(examined.text.code) and not _parses(code):
-            raise CannotEdit("the result does not parse")
-        after = examine(examined.path, text, context)
-    except Unparsable as error:
-        raise CannotEdit(f"the result does not parse: {error}") from None
+    after = _written(examined, intents, context)
     was, now = Counter(map(_key, examined.findings)), Counter(map(_key, after.findings))
     if any(now[key] > was[key] - solved for key, solved in Counter(map(_key, findings)).items()):
         raise CannotEdit("the finding would still be there")
@@ -161,9 +172,29 @@ def _verified(examined: Examined, findings: Sequence[Finding], context: Context)
     if new:
         raise CannotEdit(f"it would bring a new error: {new[0].message}")
     _nobody_undoes(examined, after, findings, context)
-    if examined.worlds.others:
+    if any(run.worlds.others for run in examined.runs):
         _right_everywhere(examined, after, findings, context)
     return after
+
+
+def _written(examined: Examined, intents: Iterable[Intent], context: Context) -> Examined:
+    """The files with the intents written into them, read, linked and judged again. Raises CannotEdit."""
+    by_path: dict[str, list[Intent]] = {}
+    for intent in map(routed, intents):
+        by_path.setdefault(intent.site.span.path, []).append(intent)
+    texts: dict[str, Text] = {}
+    for path, own in by_path.items():
+        if path not in examined.sources.given:
+            raise CannotEdit(f"it belongs into {path}, which was not given")
+        before = examined.sources.texts[path]
+        code = edit(before, own, width=line_width(path))
+        if kind_of(path) == "python" and _parses(before.code) and not _parses(code):
+            raise CannotEdit("the result does not parse")
+        texts[path] = Text(path, _encoded(before, code))
+    try:
+        return again(examined, texts, context)
+    except Unparsable as error:
+        raise CannotEdit(f"the result does not parse: {error}") from None
 
 
 def _nobody_undoes(before: Examined, after: Examined, findings: Sequence[Finding], context: Context) -> None:
@@ -178,9 +209,8 @@ def _nobody_undoes(before: Examined, after: Examined, findings: Sequence[Finding
         ):
             continue
         try:
-            code = edit(after.text, finding.fix.intents, width=line_width(after.path))
-            back = examine(after.path, Text(after.path, _encoded(after.text, code)), context)
-        except (CannotEdit, Unparsable):
+            back = _written(after, finding.fix.intents, context)
+        except CannotEdit:
             continue
         if {_key(f) for f in back.findings} & {_key(f) for f in findings}:
             raise CannotEdit(f"{finding.rule} would undo it")
@@ -188,13 +218,12 @@ def _nobody_undoes(before: Examined, after: Examined, findings: Sequence[Finding
 
 def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Finding], context: Context) -> None:
     """Raises CannotEdit unless the fixes are the right ones, and bring no error, in every release that the pins allow."""
-    rules = context.rules_for(before.path) if context.rules_for is not None else context.rules
     for finding in findings:
         for run in before.runs:
-            other = disagreement(finding, run, rules)
+            other = disagreement(finding, run, context.rules_of(run.module.path))
             if other is not None:
                 raise CannotEdit(f"trl {other}, which the pins also allow, needs another fix: pin trl, or pass --trl")
-    worse = errors_in_every_world(after, rules) - errors_in_every_world(before, rules)
+    worse = errors_in_every_world(after, context) - errors_in_every_world(before, context)
     if worse:
         world, rule, what = min(worse)
         where = f"{rule}: {what}" if what else rule

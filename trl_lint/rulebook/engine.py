@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,7 +12,7 @@ from typing import TypeAlias
 from trl_lint import knowledge
 from trl_lint.model import Certainty, Finding, Fix, Intent, Known, Related, Safety, Site, Source, Span, Table, Unknown
 from trl_lint.rulebook.rule import Alternative, Rule, Variant
-from trl_lint.runs import Run, View, World
+from trl_lint.runs import SERVING, Run, View, World
 from trl_lint.runs.items import ITEMS, Item, ItemView
 from trl_lint.runs.logic import UNKNOWN, Compiled, condition, guard, names_in, truth
 from trl_lint.runs.run import TRAINING_ARGUMENTS
@@ -88,6 +89,8 @@ def _applicable(rules: tuple[Rule, ...], run: Run, world: World) -> _Applicable:
 def _applies(rule: Rule, method: str | None, *, unsloth: bool) -> bool:
     if rule.methods is not None and method not in rule.methods:
         return False
+    if method == SERVING and rule.methods is None:
+        return False  # a server command is no training
     if unsloth and not rule.unsloth:
         return False
     # A run without a method is a file's imports or a helper's config: only one-per-item rules concern it.
@@ -345,7 +348,11 @@ def _value(value: object, names: Names) -> object:
     if isinstance(value, str) and "{" in value:
         return fill(value, names)
     if isinstance(value, Mapping) and set(value) == {"expr"}:
-        return Source(fill(str(value["expr"]), names))
+        text = fill(str(value["expr"]), names)
+        try:
+            return ast.literal_eval(text)  # a number can be written in any kind of file, an expression in Python only
+        except (ValueError, SyntaxError):
+            return Source(text)
     return value
 
 
@@ -353,9 +360,9 @@ def _intent(op: str, name: str, value: object, hit: _Hit, view: View) -> list[In
     match op:
         case "import":
             return [Intent("import", hit.item.site, name, str(value))] if hit.item is not None else None
-        case "class":
+        case "class" | "command":
             target = written(view, name)
-            return [Intent("class", target.site, name, str(value))] if target is not None else None
+            return [Intent("class" if op == "class" else "command", target.site, name, str(value))] if target else None
         case "move":
             return _move(name, str(value), view)
         case "rename":
@@ -455,10 +462,13 @@ def _held(finding: Finding, runs: list[Run]) -> Finding:
     touched = {id(intent.site) for intent in finding.fix.intents} | {
         id(i.to) for i in finding.fix.intents if i.to is not None
     }
+    touched |= {id(layer) for i in finding.fix.intents for layer in i.site.layers if layer.kind in ("recipe", "flags")}
     through = {
         run.id
         for run in runs
-        if run.method is not None and {id(s) for s in (run.config, run.trainer) if s is not None} & touched
+        if run.method is not None
+        and (run.method == SERVING) == (finding.method == SERVING)
+        and {id(s) for s in run.sites} & touched
     }
     if through - set(finding.runs):
         return replace(finding, held_back="another run goes through the same call and does not need it")

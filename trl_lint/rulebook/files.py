@@ -1,8 +1,11 @@
-"""One Python file's bytes in; its runs and findings out. What the command line, the fixer and the tests all call."""
+"""The sources of a project in; its runs and findings out. What the command line, the fixer and the tests all call.
+
+Files that some run goes through together are judged together, as one group: `Examined`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from trl_lint import facts as facts_room
@@ -11,9 +14,11 @@ from trl_lint.model import Finding, RunSummary, Severity
 from trl_lint.rulebook import ignores
 from trl_lint.rulebook.engine import judge, merge
 from trl_lint.rulebook.rule import Rule
-from trl_lint.runs import Run, Worlds, link, worlds
+from trl_lint.runs import Linker, Project, Run, Worlds, worlds
 from trl_lint.settings import Settings
+from trl_lint.sources.look import kind_of
 from trl_lint.sources.module import Module
+from trl_lint.sources.reading import read
 from trl_lint.sources.text import Text
 
 
@@ -29,14 +34,42 @@ class Context:
     possible: bool = False
     no_ignores: bool = False
 
+    def rules_of(self, path: str) -> tuple[Rule, ...]:
+        """The rules that the settings of a path leave."""
+        return self.rules_for(path) if self.rules_for is not None else self.rules
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files at hand. `given` are those to report on; the others are context.
+
+    `names` are all files of the project that a command may name, and `load` reads one of them.
+    """
+
+    texts: dict[str, Text]
+    modules: dict[str, Module]
+    given: frozenset[str]
+    names: tuple[str, ...] = ()
+    load: Callable[[str], tuple[Text, Module] | None] = field(default=lambda _path: None, repr=False)
+
+    def project(self) -> Project:
+        return Project(self.modules, self.names, self._load)
+
+    def _load(self, path: str) -> Module | None:
+        found = self.load(path)
+        if found is None:
+            return None
+        self.texts[path] = found[0]
+        return found[1]
+
 
 @dataclass(frozen=True)
 class Examined:
-    """A file as it was judged."""
+    """Files that were judged together. `path` is the first that leads a run; `facts` and `worlds` are that run's."""
 
     path: str
-    text: Text
-    module: Module
+    paths: tuple[str, ...]
+    sources: Sources
     runs: tuple[Run, ...]
     findings: tuple[Finding, ...]
     facts: Facts
@@ -44,42 +77,142 @@ class Examined:
     notes: tuple[str, ...] = ()
     summaries: tuple[RunSummary, ...] = field(default=())
 
+    @property
+    def text(self) -> Text:
+        """The text of the leading file."""
+        return self.sources.texts[self.path]
+
+    @property
+    def module(self) -> Module:
+        """What the leading file says."""
+        return self.sources.modules[self.path]
+
     def light(self) -> Examined:
-        """What a report needs of a file without findings: neither its text nor its sites."""
-        return replace(self, text=_NOTHING, module=Module(self.path, ()), runs=())
+        """What a report needs of files without findings: neither their texts nor their sites."""
+        return replace(self, sources=_NOTHING, runs=())
 
 
-_NOTHING = Text("", b"")
+_NOTHING = Sources({}, {}, frozenset())
 
 
 def examine(path: str, text: Text, context: Context, module: Module | None = None) -> Examined:
-    """Read (unless `module` comes from the cache), link and judge one file. Raises Unparsable."""
-    if module is None:
-        from trl_lint.sources.python import read
+    """Judge one file as if it stood alone. Raises Unparsable."""
+    return examine_group({path: text}, context, {path: module} if module is not None else {})
 
-        module = read(text)
-    facts = facts_room.gather(
-        path, head=text.data, root=context.root, overrides=context.overrides, settings=context.settings(path)
-    )
-    allowed = worlds(facts)
-    runs = tuple(link(module, facts, allowed))
-    rules = context.rules_for(path) if context.rules_for is not None else context.rules
-    found = [finding for run in runs for finding in judge(run, rules, possible=context.possible)]
-    merged = merge(found, runs)
-    if not context.no_ignores and ignores.MARK in text.data:
-        merged = sorted(ignores.apply(merged, ignores.read(text), module.sites, text), key=lambda f: f.order)
-    notes = (*facts.notes, *allowed.notes) if runs else facts.notes
+
+def examine_group(texts: Mapping[str, Text], context: Context, modules: Mapping[str, Module] | None = None) -> Examined:
+    """Judge files together, as one project; the first leads. Raises Unparsable."""
+    known = dict(modules or {})
+    for path, text in texts.items():
+        if path not in known:
+            known[path] = read(text)
+    return judged(tuple(texts), Sources(dict(texts), known, frozenset(texts)), context)
+
+
+def examine_all(sources: Sources, context: Context) -> Iterator[Examined]:
+    """Judge a whole project, a group of linked files at a time."""
+    linker = _linker(sources, context)
+    _draw_in(linker, sources)
+    for group in _groups(linker, sources):
+        yield judged(group, sources, context, linker)
+
+
+def again(examined: Examined, texts: Mapping[str, Text], context: Context) -> Examined:
+    """The same files with other texts: read, linked and judged again. Raises Unparsable."""
+    before = examined.sources
+    modules = dict(before.modules)
+    for path, text in texts.items():
+        modules[path] = read(text)
+    sources = replace(before, texts={**before.texts, **texts}, modules=modules)
+    return judged(examined.paths, sources, context)
+
+
+def judged(paths: tuple[str, ...], sources: Sources, context: Context, linker: Linker | None = None) -> Examined:
+    """Link and judge the files of one group."""
+    linker = linker or _linker(sources, context)
+    runs = tuple({run.id: run for run in linker.runs(paths)}.values())
+    found: list[Finding] = []
+    for run in runs:
+        lead = run.paths[0] if run.paths else run.module.path
+        found += judge(run, context.rules_of(lead), possible=context.possible)
+    merged = [f for f in merge(found, runs) if _reported(f, sources.given)]
+    if not context.no_ignores:
+        merged = _heeded(merged, paths, sources)
+    facts, allowed = linker.facts_of((paths[0],)) if not runs else (runs[0].facts, runs[0].worlds)
+    notes = [n for run in runs for n in (*run.facts.notes, *run.worlds.notes)] or list(facts.notes)
     return Examined(
-        path,
-        text,
-        module,
-        runs,
-        tuple(merged),
-        facts,
-        allowed,
-        notes,
-        tuple(_summary(r) for r in runs if r.method is not None),
-    )
+        paths[0], paths, sources, runs, tuple(merged), facts, allowed, tuple(dict.fromkeys(notes)),
+        tuple(_summary(r) for r in runs if r.method is not None and _concerned(r, sources.given)),
+    )  # fmt: skip
+
+
+def _linker(sources: Sources, context: Context) -> Linker:
+    kept: dict[tuple[str, ...], tuple[Facts, Worlds]] = {}
+
+    def facts_of(paths: tuple[str, ...]) -> tuple[Facts, Worlds]:
+        if paths not in kept:
+            first, *others = paths
+            found = facts_room.gather(
+                first, head=_bytes(sources, first), root=context.root, overrides=context.overrides,
+                settings=context.settings(first), others=[(p, _bytes(sources, p)) for p in others],
+            )  # fmt: skip
+            kept[paths] = (found, worlds(found))
+        return kept[paths]
+
+    return Linker(sources.project(), facts_of)
+
+
+def _bytes(sources: Sources, path: str) -> bytes:
+    return sources.texts[path].data if path in sources.texts else b""
+
+
+def _reported(finding: Finding, given: frozenset[str]) -> bool:
+    return finding.span.path in given or any(r.span.path in given for r in finding.related)
+
+
+def _concerned(run: Run, given: frozenset[str]) -> bool:
+    return run.module.path in given or any(p in given for p in run.paths)
+
+
+def _draw_in(linker: Linker, sources: Sources) -> None:
+    """Read what the files name and nobody gave: scripts, recipes, launcher configs, the modules of their classes."""
+    for _ in range(2):  # what a script imports is known once the script is read
+        missing = {p for paths in linker.bundles() for p in paths if p not in sources.modules}
+        for path in sorted(missing):
+            module = linker.project.module(path)
+            if module is not None:
+                sources.modules[path] = module
+
+
+def _groups(linker: Linker, sources: Sources) -> Iterator[tuple[str, ...]]:
+    """The given files in groups that runs go through together; a file that leads comes before what it draws in."""
+    parent = {path: path for path in sources.modules}
+
+    def root(path: str) -> str:
+        while parent[path] != path:
+            parent[path] = parent[parent[path]]
+            path = parent[path]
+        return path
+
+    for paths in linker.bundles():
+        known = [p for p in paths if p in parent]
+        for other in known[1:]:
+            parent[root(other)] = root(known[0])
+    groups: dict[str, list[str]] = {}
+    for path in sources.modules:
+        groups.setdefault(root(path), []).append(path)
+    for group in groups.values():
+        if any(p in sources.given for p in group):
+            yield tuple(sorted(group, key=lambda p: (kind_of(p) not in ("python", "notebook"), p)))
+
+
+def _heeded(findings: list[Finding], paths: tuple[str, ...], sources: Sources) -> list[Finding]:
+    """The findings that no ignore comment of their files covers."""
+    for path in paths:
+        text = sources.texts.get(path)
+        if text is not None and ignores.MARK in text.data:
+            findings = ignores.apply(findings, ignores.read(text), sources.modules[path].sites, text)
+    return sorted(findings, key=lambda f: f.order)
 
 
 def _summary(run: Run) -> RunSummary:
@@ -93,13 +226,14 @@ def _summary(run: Run) -> RunSummary:
     hardware = run.facts.hardware
     if hardware is not None:
         shown["gpu"] = {"value": hardware.gpu, "count": hardware.count, "origin": hardware.origin}
-    return RunSummary(run.id, run.method, (run.module.path,), shown)
+    return RunSummary(run.id, run.method, run.paths or (run.module.path,), shown)
 
 
-def errors_in_every_world(examined: Examined, rules: tuple[Rule, ...]) -> frozenset[tuple[str, str, str]]:
+def errors_in_every_world(examined: Examined, context: Context) -> frozenset[tuple[str, str, str]]:
     """(world, rule, what) of every error in every world that the pins allow: what a fix must not add to."""
     found: set[tuple[str, str, str]] = set()
     for run in examined.runs:
+        rules = context.rules_of(run.paths[0] if run.paths else run.module.path)
         for world in run.worlds.others:
             single = replace(
                 run, worlds=replace(run.worlds, assumed=world, candidates=(world.version,), overlay=world.release)

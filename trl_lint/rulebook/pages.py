@@ -6,9 +6,11 @@ to their form when they are loaded: a name that no release of the page's range k
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from string import Formatter
@@ -25,6 +27,8 @@ from trl_lint.runs.properties import properties
 __all__ = ["BadPage", "Rule", "blocks", "read", "sections"]
 
 NEEDS = ("install", "memory", "consent")
+# What advice of a group usually brings, for the order in which to act on it; a page that knows better says so.
+GAINS = {"precision": 30, "attention": 40, "liger": 45, "vllm": 60, "serving": 60}
 EFFECTS = ("same", "numerics", "training")
 _PAGE_KEYS = {
     "methods",
@@ -42,22 +46,26 @@ _PAGE_KEYS = {
     "related",
 }
 _VARIANT_KEYS = {"trl", "when", "severity", "message", "fix", "stops"}
-_FIX_KEYS = {"title", "effect", "needs", "set", "drop", "rename", "move", "import", "class", "when"}
+_FIX_KEYS = {"title", "effect", "needs", "set", "drop", "rename", "move", "import", "class", "command", "when"}
 
 
-def blocks(text: str, language: str) -> list[tuple[int, str]]:
-    """The fenced code blocks in a language: (1-based line of the first code line, code)."""
-    found: list[tuple[int, str]] = []
-    lines = text.splitlines()
-    index = 0
-    while index < len(lines):
-        if lines[index].strip() == f"```{language}":
-            start = index + 1
-            while index + 1 < len(lines) and lines[index + 1].strip() != "```":
-                index += 1
-            found.append((start + 1, "\n".join(lines[start : index + 1]) + "\n"))
-            index += 1
-        index += 1
+@dataclass(frozen=True)
+class Block:
+    """One fenced code block; `line` is the 1-based line of its first line of code."""
+
+    language: str
+    code: str
+    line: int
+
+
+def blocks(text: str) -> list[Block]:
+    """The fenced code blocks in their order."""
+    found: list[Block] = []
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        if line.startswith("```"):
+            code = itertools.takewhile(lambda inner: inner[1].rstrip() != "```", lines)
+            found.append(Block(line[3:].strip(), "".join(f"{inner}\n" for _n, inner in code), number + 1))
     return found
 
 
@@ -68,11 +76,10 @@ def read(path: Path, root: Path) -> Rule:
     title = next((line[2:].strip() for line in text.splitlines() if line.startswith("# ")), None)
     if title is None:
         raise BadPage(f"{shown}:1: the page has no `# heading`; begin it with the rule's title")
-    programs = blocks(text, "toml")
-    if not programs:
+    program = next((b for b in blocks(text) if b.language == "toml"), None)
+    if program is None:
         raise BadPage(f"{shown}:1: the page has no ```toml block; put the rule's program into one")
-    line, program = programs[0]
-    page = _Page(shown, line, program)
+    page = _Page(shown, program.line, program.code)
     rule = page.rule(path.stem, path.parent.name, title, text)
     page.check_names(rule)
     return rule
@@ -117,7 +124,7 @@ class _Page:
         methods = self.data.get("methods")
         return Rule(
             name, group, title, self.shown, text, tuple(methods) if methods is not None else None, tuple(self.data.get("at", ())),
-            dict(self.data.get("related", {})), when, each, bool(self.data.get("unsloth", False)), int(self.data.get("gain", 0)),
+            dict(self.data.get("related", {})), when, each, bool(self.data.get("unsloth", False)), int(self.data.get("gain", GAINS.get(group, 0))),
             tuple(self._variant(v) for v in variants),
         )  # fmt: skip
 
@@ -151,7 +158,7 @@ class _Page:
         if "when" in data:
             self._expression("when", data["when"])
         actions: list[tuple[str, str, Any]] = []
-        for op in ("set", "rename", "move", "import", "class"):
+        for op in ("set", "rename", "move", "import", "class", "command"):
             actions += [(op, target, value) for target, value in data.get(op, {}).items()]
         actions += [("drop", target, None) for target in data.get("drop", ())]
         return Alternative(
@@ -213,10 +220,10 @@ class _Page:
             raise self.bad("message", f"message: {error}") from None
 
 
-_OPEN_ROOTS = frozenset({"trainer", "versions", "installed", "item"})
-_OPEN_PREFIXES = ("model.load.", "ref_model.load.")
+_OPEN_ROOTS = frozenset({"trainer", "versions", "installed", "item", "server", "option"})
+_OPEN_PREFIXES = ("model.load.", "ref_model.load.", "launch.env.")
 _CLOSED_ROOTS = frozenset(
-    {"model", "ref_model", "peft", "dataset", "launch", "server", "gpu", "trl", "transformers", "vllm", "liger", "run"}
+    {"model", "ref_model", "peft", "dataset", "launch", "client", "gpu", "trl", "transformers", "vllm", "liger", "run"}
 )
 
 

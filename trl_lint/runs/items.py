@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,8 @@ from trl_lint.knowledge import Replacement
 from trl_lint.model import Argument, Known, Site, Table
 from trl_lint.runs.logic import Alternatives
 from trl_lint.runs.properties import liger_release
-from trl_lint.runs.run import TRAINING_ARGUMENTS, View, trainer_argument
+from trl_lint.runs.run import NO_METHOD, TRAINING_ARGUMENTS, View, trainer_argument
+from trl_lint.sources.module import PARSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,57 @@ def unknown_fields(view: View) -> Iterable[Item]:
             yield _fate(view, "config", name, argument, config)
 
 
+def unknown_options(view: View) -> Iterable[Item]:
+    """Keys of a recipe and options of a command that none of the dataclasses of the script's parser has.
+
+    `item.kind` is "key" or "flag". Where the script is not at hand only what was once a field, or is nearly one, counts.
+    """
+    parsed, name = view.run.parsed, view.run.config_class
+    if parsed is None or parsed.parser is None or name is None or view.run.module.unsloth is not None:
+        return
+    trained = [t.name for t in parsed.takers if t.name.endswith("Config") and t.name not in NO_METHOD]
+    if name != next(iter(trained), name):
+        return  # each of the parser's configs is a run: the one that trains says it
+    if view.world.transformers is None:
+        return
+    if any(
+        t.name and t.name != TRAINING_ARGUMENTS and view.world.release.config(t.name) is None for t in parsed.takers
+    ):
+        return
+    known = _taken(view)
+    for key, argument in parsed.site.arguments.items():
+        kind = argument.place.kind
+        passes = {"key": parsed.tolerant, "flag": parsed.tolerant_flags}.get(kind, "no option")
+        if argument.conditional or passes is not None or key in known or key in _OF_PARSERS:
+            continue
+        if kind == "flag" and (key.removeprefix("no_") in known or any(k.startswith(key) for k in known)):
+            continue  # argparse's own negations and abbreviations
+        owners = [t.name for t in parsed.takers if t.name and knowledge.history(t.name, key)]
+        item = _fate(view, "config", owners[0] if owners else name, argument, parsed.site)
+        similar = next(iter(difflib.get_close_matches(key, sorted(known), 1, 0.85)), None)
+        if parsed.assumed is not None and item.attributes["last"] is None and similar is None:
+            continue  # a script of the project's own may well have such an option
+        yield Item({**item.attributes, "similar": None if item.attributes["last"] else similar, "kind": kind, "parser": parsed.parser}, parsed.site, argument)  # fmt: skip
+
+
+# What TrlParser, argparse and the launchers take beside the dataclasses' fields.
+_OF_PARSERS = frozenset({"config", "env", "help", "local_rank"})
+
+
+def _taken(view: View) -> frozenset[str]:
+    """Every field of the dataclasses of the run's parser."""
+    assert view.run.parsed is not None
+    assert view.world.transformers is not None
+    found: set[str] = set()
+    for taker in view.run.parsed.takers:
+        found |= set(taker.own)
+        config = view.world.release.config(taker.name) if taker.name else None
+        found |= set(config.fields) if config is not None else set()
+        if taker.name == TRAINING_ARGUMENTS or (config is not None and config.training_arguments):
+            found |= set(knowledge.training_arguments(view.world.transformers))
+    return frozenset(found)
+
+
 def _accepted(view: View, name: str) -> frozenset[str]:
     declared = view.config_class if name != TRAINING_ARGUMENTS else None
     own = frozenset(declared.fields) if declared is not None else frozenset()
@@ -86,7 +139,7 @@ def _fate(view: View, kind: str, owner: str, argument: Argument, site: Site) -> 
             replaced = replaced or knowledge.replacement("training_arguments", owner, name)
     current = view.world.release.version if package == "trl" else view.world.transformers or ""
     past, future = _last_before(package, ranges, current), _first_after(package, ranges, current)
-    target = _usable(view, replaced)
+    target = _usable(view, replaced, owner)
     config = view.config_class
     attributes: dict[str, object] = {
         "name": name, "owner": owner, "package": package, "release": f"{package} {current}", "last": past, "first": future,
@@ -100,7 +153,7 @@ def _fate(view: View, kind: str, owner: str, argument: Argument, site: Site) -> 
     return Item(attributes, site, argument)
 
 
-def _usable(view: View, replaced: Replacement | None) -> str | None:
+def _usable(view: View, replaced: Replacement | None, owner: str) -> str | None:
     """The new name, if this release takes it."""
     if replaced is None or replaced.how in ("drop", "by-hand"):
         return None
@@ -108,7 +161,7 @@ def _usable(view: View, replaced: Replacement | None) -> str | None:
     if replaced.kind == "trainer" and replaced.into is None:
         trainer = view.trainer_class
         return new if trainer is not None and new in trainer.keywords else None
-    owner = replaced.into or view.run.config_class or ""
+    owner = replaced.into or owner
     config = view.world.release.config(owner) if owner != TRAINING_ARGUMENTS else view.config_class
     if config is not None and new in config.fields:
         return new
@@ -124,8 +177,6 @@ def _new_given(view: View, kind: str, replaced: Replacement | None, new: str) ->
 
 def _similar(name: str, view: View, kind: str, owner: str) -> str | None:
     """A name of this release that a typo may have meant."""
-    import difflib
-
     known = (
         view.trainer_class.keywords
         if kind == "trainer" and view.trainer_class is not None
@@ -250,14 +301,11 @@ def unknown_liger_keys(view: View) -> Iterable[Item]:
 
 def ignored_model_configs(view: View) -> Iterable[Item]:
     """A ModelConfig that is parsed while of its values at most the model's name is read: the others do nothing."""
-    if (
-        view.run.method is not None
-        or view.run.config is None
-        or view.run.config.name != "ModelConfig"
-        or view.run.config.open is None
-    ):
+    if view.run.method is not None or view.run.config is None or view.run.config.name != "ModelConfig":
         return
-    config, reads = view.run.config, view.run.module.reads
+    config, reads = next(iter(view.run.config.layers), view.run.config), view.run.module.reads
+    if config.open != PARSED:
+        return
     if config.variable is None or config.lenient is not None or config.variable not in reads:
         return
     fields = reads[config.variable]
@@ -269,6 +317,7 @@ def ignored_model_configs(view: View) -> Iterable[Item]:
 
 ITEMS: dict[str, Callable[[View], Iterable[Item]]] = {
     "run.unknown_fields": unknown_fields,
+    "run.unknown_options": unknown_options,
     "run.unknown_keywords": unknown_keywords,
     "run.deprecated_keywords": deprecated_keywords,
     "run.missing_imports": missing_imports,

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from trl_lint import knowledge
 from trl_lint.model import Default, Derived, Known, Object, OneOf, Site, Stated, Symbol, Unknown, Value, Written
-from trl_lint.runs import launch as launches
 from trl_lint.runs.logic import truth
-from trl_lint.runs.run import FAMILIES, PROPERTIES, View, parsed
+from trl_lint.runs.run import FAMILIES, PROPERTIES, View, adapter_of, parsed
 
 SMOKE_STEPS = 20
 _PROMPT_LEARNING = frozenset(
@@ -23,7 +22,7 @@ _PROMPT_LEARNING = frozenset(
 )
 
 
-def _property(name: str) -> Callable[[Callable[[View], Value]], Callable[[View], Value]]:
+def property_(name: str) -> Callable[[Callable[[View], Value]], Callable[[View], Value]]:
     def register(function: Callable[[View], Value]) -> Callable[[View], Value]:
         PROPERTIES[name] = function
         return function
@@ -46,13 +45,19 @@ def _not_given(view: View) -> Default:
 def model_value(view: View) -> Value:
     """The model that the trainer gets: a name, a load, or unknown. Adapters around it are looked through."""
     run = view.run
-    if run.trainer is None:
-        return (
-            Known(Object(run.loaded), Written(run.loaded.span))
-            if run.loaded is not None
-            else Unknown("no trainer in this file")
-        )
-    return _base(view.value("trainer.model"))
+    if run.trainer is not None:
+        return _base(view.value("trainer.model"))
+    if run.loaded is not None:
+        return Known(Object(run.loaded), Written(run.loaded.span))
+    if model_is_parsed(view):
+        return view.option("model_name_or_path")
+    return Unknown("no trainer in this file")
+
+
+def model_is_parsed(view: View) -> bool:
+    """Whether no script is at hand and a ModelConfig on the command line says how the model is loaded."""
+    parsed = view.run.parsed
+    return view.run.trainer is None and parsed is not None and parsed.takes("ModelConfig")
 
 
 def _base(value: Value) -> Value:
@@ -74,8 +79,12 @@ def model_site(view: View, *, reference: bool = False) -> Site | None:
     )
 
 
-@_property("model.is_name")
+@property_("model.is_name")
 def _model_is_name(view: View) -> Value:
+    if model_is_parsed(view):
+        if view.script is None or view.script.model is None:
+            return Unknown("the script is not in this project")
+        return Known(view.script.model == "name", Default(view.world.label))
     value = model_value(view)
     if isinstance(value, Known) and isinstance(value.value, str):
         return Known(True, value.origin)
@@ -84,7 +93,7 @@ def _model_is_name(view: View) -> Value:
     return Unknown("the model is not shown in this file")
 
 
-@_property("model.name")
+@property_("model.name")
 def _model_name(view: View) -> Value:
     value = model_value(view)
     if isinstance(value, Known) and isinstance(value.value, str):
@@ -96,11 +105,11 @@ def _model_name(view: View) -> Value:
         return Unknown("the model is built from a config")
     for name in ("0", "pretrained_model_name_or_path", "model_name"):
         if name in site.arguments:
-            return site.arguments[name].value
+            return view.settle(site.arguments[name].value)
     return Unknown("the model's name is not shown")
 
 
-@_property("model.billions")
+@property_("model.billions")
 def _model_billions(view: View) -> Value:
     """Parameters in billions, as the model's name states them ("Qwen2.5-7B")."""
     name = view.value("model.name")
@@ -113,7 +122,7 @@ def _model_billions(view: View) -> Value:
     return Known(float(number) / (1000 if unit == "m" else 1), Derived("the model's name"))
 
 
-@_property("model.type")
+@property_("model.type")
 def _model_type(view: View) -> Value:
     name = view.value("model.name")
     if not isinstance(name, Known) or not isinstance(name.value, str):
@@ -127,12 +136,14 @@ def _model_type(view: View) -> Value:
 
 def load_argument(view: View, *names: str, reference: bool = False) -> Value:
     """A keyword of `from_pretrained`, wherever it is written: the loading call, or the config's `model_init_kwargs`."""
+    if not reference and model_is_parsed(view):
+        return _parsed_load(view, names)
     site = model_site(view, reference=reference)
     if site is not None:
         for name in names:
             if name in site.arguments:
                 found = site.arguments[name]
-                return Unknown("it is set only on one branch") if found.conditional else found.value
+                return Unknown("it is set only on one branch") if found.conditional else view.settle(found.value)
         return Unknown(site.open) if site.open is not None else Known(None, _not_given(view))
     if reference:
         return Unknown("how the reference model is loaded is not shown")
@@ -151,11 +162,29 @@ def load_argument(view: View, *names: str, reference: bool = False) -> Value:
     return Unknown("the model is not shown in this file")
 
 
+def _parsed_load(view: View, names: tuple[str, ...]) -> Value:
+    """A loading keyword as a ModelConfig gives it: as TRL's own script hands it on, or a project's script usually does."""
+    script = view.script
+    if script is None:
+        usual = next((n for n in names if n in MODEL_OPTIONS and view.taken(n) is not None), None)
+        return view.option(usual) if usual is not None else Unknown("how the script loads the model is not shown")
+    if script.keeps:
+        for name in names:
+            if not _absent(inside := view.inside(view.value("model_init_kwargs"), name)):
+                return inside
+    reached = next((script.reaches[n] for n in names if n in script.reaches), None)
+    return view.option(reached) if reached is not None else Known(None, _not_given(view))
+
+
+# The options of ModelConfig that are loading keywords by the same name.
+MODEL_OPTIONS = frozenset({"dtype", "torch_dtype", "attn_implementation", "load_in_4bit", "load_in_8bit"})
+
+
 def _absent(value: Value) -> bool:
     return isinstance(value, Known) and value.value is None and not isinstance(value.origin, Written)
 
 
-@_property("model.attn_implementation")
+@property_("model.attn_implementation")
 def _attention(view: View) -> Value:
     legacy = load_argument(view, "use_flash_attention_2")
     if isinstance(legacy, Known) and legacy.value is True:
@@ -163,12 +192,12 @@ def _attention(view: View) -> Value:
     return load_argument(view, "attn_implementation")
 
 
-@_property("model.device_map")
+@property_("model.device_map")
 def _device_map(view: View) -> Value:
     return load_argument(view, "device_map")
 
 
-@_property("model.dtype")
+@property_("model.dtype")
 def _dtype(view: View) -> Value:
     """The dtype of the loaded weights as torch names it ("bfloat16", "float32"), or "auto"."""
     value = load_argument(view, "dtype", "torch_dtype")
@@ -198,9 +227,19 @@ def _default_dtype(view: View) -> Value:
     return Unknown("the default dtype of this transformers release is not known")
 
 
-@_property("model.quantized")
+@property_("model.quantized")
 def _quantized(view: View) -> Value:
     """ "4bit", "8bit", "other", or None for a model in full precision."""
+    if model_is_parsed(view):
+        unread: Value = Known(None, _not_given(view))
+        if view.script is not None and not view.script.quantization:
+            return unread
+        for name in ("4bit", "8bit"):
+            asked = view.option(f"load_in_{name}")
+            if isinstance(asked, Known) and asked.value:
+                return Known(name, asked.origin)
+            unread = unread if isinstance(asked, Known) else asked
+        return unread
     values = [load_argument(view, "quantization_config"), view.value("trainer.quantization_config")]
     for bits in ("4bit", "8bit"):
         direct = load_argument(view, f"load_in_{bits}")
@@ -221,28 +260,28 @@ def _quantized(view: View) -> Value:
     return Known(None, _not_given(view))
 
 
-@_property("model.use_cache")
+@property_("model.use_cache")
 def _use_cache(view: View) -> Value:
     site = model_site(view)
     argument = site.arguments.get("config.use_cache") if site is not None else None
     if argument is not None:
-        return Unknown("it is set only on one branch") if argument.conditional else argument.value
+        return Unknown("it is set only on one branch") if argument.conditional else view.settle(argument.value)
     return load_argument(view, "use_cache")
 
 
-@_property("ref_model.given")
+@property_("ref_model.given")
 def _ref_model_given(view: View) -> Value:
     """Whether the trainer gets a reference model of its own."""
     value = view.value("trainer.ref_model")
     return Known(value.value is not None, value.origin) if isinstance(value, Known) else value
 
 
-@_property("ref_model.device_map")
+@property_("ref_model.device_map")
 def _ref_device_map(view: View) -> Value:
     return load_argument(view, "device_map", reference=True)
 
 
-@_property("ref_model.same_object")
+@property_("ref_model.same_object")
 def _ref_same(view: View) -> Value:
     """Whether policy and reference are one and the same object."""
     policy, reference = view.value("trainer.model"), view.value("trainer.ref_model")
@@ -254,15 +293,15 @@ def _ref_same(view: View) -> Value:
     return Known(sites[0] is sites[1], Written(sites[0].span))
 
 
-@_property("ref_model.name")
+@property_("ref_model.name")
 def _ref_model_name(view: View) -> Value:
     site = model_site(view, reference=True)
     if site is None or "0" not in site.arguments:
         return Unknown("how the reference model is loaded is not shown")
-    return site.arguments["0"].value
+    return view.settle(site.arguments["0"].value)
 
 
-@_property("model.is_peft")
+@property_("model.is_peft")
 def _model_is_peft(view: View) -> Value:
     """Whether the trainer gets a model that is wrapped in PEFT already."""
     value = view.value("trainer.model") if view.run.trainer is not None else Unknown("no trainer in this file")
@@ -288,14 +327,21 @@ def peft_site(view: View) -> Site | None:
         if inner is not None and isinstance(inner.value, Known) and isinstance(inner.value.value, Object):
             return inner.value.value.site
         return site
+    if model_is_parsed(view) and view.run.parsed is not None:
+        used = view.option("use_peft")
+        if isinstance(used, Known) and used.value:
+            return adapter_of(view.run.parsed.site)
     return view.run.adapter if view.run.trainer is None else None
 
 
-@_property("peft.used")
+@property_("peft.used")
 def _peft_used(view: View) -> Value:
     site = peft_site(view)
     if site is not None:
         return Known(True, Written(site.span))
+    if model_is_parsed(view):
+        used = view.option("use_peft")
+        return Known(bool(used.value), used.origin) if isinstance(used, Known) else used
     if view.run.trainer is None:
         return Unknown("no trainer in this file")
     given, model = view.value("trainer.peft_config"), view.value("trainer.model")
@@ -309,13 +355,13 @@ def _peft_used(view: View) -> Value:
     return Unknown("whether PEFT is used is not shown")
 
 
-@_property("peft.kind")
+@property_("peft.kind")
 def _peft_kind(view: View) -> Value:
     site = peft_site(view)
     return Known(site.name, Written(site.span)) if site is not None else Unknown("no PEFT config is shown")
 
 
-@_property("peft.prompt_learning")
+@property_("peft.prompt_learning")
 def _prompt_learning(view: View) -> Value:
     site = peft_site(view)
     if site is None:
@@ -335,21 +381,21 @@ def _of_peft(view: View, name: str, otherwise: str) -> Value:
         return Unknown("no PEFT config is shown")
     argument = site.arguments.get(name)
     if argument is not None:
-        return argument.value
+        return view.settle(argument.value)
     return Unknown(site.open) if site.open is not None else Known(None, Derived(otherwise))
 
 
-@_property("peft.target_modules")
+@property_("peft.target_modules")
 def _target_modules(view: View) -> Value:
     return _of_peft(view, "target_modules", "peft's own choice")
 
 
-@_property("peft.modules_to_save")
+@property_("peft.modules_to_save")
 def _modules_to_save(view: View) -> Value:
     return _of_peft(view, "modules_to_save", "not given")
 
 
-@_property("peft.on_lm_head")
+@property_("peft.on_lm_head")
 def _on_lm_head(view: View) -> Value:
     """Whether an adapter sits on lm_head itself: named among the target modules."""
     modules = view.value("peft.target_modules")
@@ -362,98 +408,21 @@ def _on_lm_head(view: View) -> Value:
     return modules if isinstance(modules, Unknown) else Unknown("target_modules is a pattern")
 
 
-# data, launch, hardware
+# data, hardware
 
 
-@_property("dataset.streaming")
+@property_("dataset.streaming")
 def _streaming(view: View) -> Value:
     value = view.value("trainer.train_dataset")
     if isinstance(value, Known) and isinstance(value.value, Object) and value.value.site.kind == "dataset":
         argument = value.value.site.arguments.get("streaming")
         if argument is not None:
-            return argument.value
+            return view.settle(argument.value)
         return Known(False, Default("datasets"))
     return Unknown("how the dataset is loaded is not shown")
 
 
-@lru_cache(maxsize=64)
-def _launch(text: str) -> launches.Launch:
-    return launches.read(text)
-
-
-def _command(view: View) -> launches.Launch:
-    return _launch(view.run.facts.launch or "")
-
-
-@_property("launch.num_processes")
-def _num_processes(view: View) -> Value:
-    facts = view.run.facts
-    if facts.processes is not None:
-        return Known(facts.processes, Stated(facts.processes_origin or "stated"))
-    command = _command(view)
-    if command.processes is not None:
-        return Known(command.processes, Stated("the launch command"))
-    if (
-        facts.launch is None
-        and facts.hardware is not None
-        and facts.hardware.count is not None
-        and facts.hardware.count <= 1
-        and (facts.nodes or 1) == 1
-    ):
-        return Known(1, Derived("there is one GPU"))
-    return Unknown("nothing says how many processes are launched")
-
-
-@_property("launch.distributed")
-def _distributed(view: View) -> Value:
-    processes = view.value("launch.num_processes")
-    if isinstance(processes, Known) and isinstance(processes.value, int):
-        return Known(processes.value > 1, processes.origin)
-    return Unknown("nothing says how the script is launched")
-
-
-@_property("launch.num_machines")
-def _num_machines(view: View) -> Value:
-    nodes = view.run.facts.nodes or _command(view).nodes
-    return Known(nodes, Stated("stated")) if nodes is not None else Unknown("nothing says on how many machines it runs")
-
-
-@_property("launch.program")
-def _program(view: View) -> Value:
-    program = _command(view).program
-    return (
-        Known(program, Stated("the launch command"))
-        if program is not None
-        else Unknown("nothing says how the script is launched")
-    )
-
-
-@_property("launch.zero_stage")
-def _zero_stage(view: View) -> Value:
-    stage = view.run.facts.zero_stage
-    return Known(stage, Stated("stated")) if stage is not None else Unknown("nothing says which ZeRO stage is used")
-
-
-@_property("launch.fsdp_version")
-def _fsdp_version(view: View) -> Value:
-    """1 or 2 under FSDP, None without it."""
-    text = view.run.facts.accelerate
-    if text is None:
-        return Unknown("nothing says how accelerate is configured")
-    lower = text.lower().replace(" ", "")
-    if "fsdp2" in lower or "fsdp_version:2" in lower:
-        return Known(2, Stated("stated"))
-    return Known(1 if "fsdp" in lower else None, Stated("stated"))
-
-
-@_property("server.started")
-def _server_started(view: View) -> Value:
-    if view.run.facts.server is not None:
-        return Known(True, Stated("stated"))
-    return Unknown("whether a server is started elsewhere cannot be known from this file")
-
-
-@_property("gpu.count")
+@property_("gpu.count")
 def _gpu_count(view: View) -> Value:
     hardware = view.run.facts.hardware
     if hardware is None or hardware.count is None:
@@ -461,7 +430,7 @@ def _gpu_count(view: View) -> Value:
     return Known(hardware.count, Stated(hardware.origin))
 
 
-@_property("gpu.present")
+@property_("gpu.present")
 def _gpu_present(view: View) -> Value:
     """Whether there is a CUDA GPU at all."""
     hardware = view.run.facts.hardware
@@ -472,7 +441,7 @@ def _gpu_present(view: View) -> Value:
     return Known(True, Stated(hardware.origin))
 
 
-@_property("gpu.mps")
+@property_("gpu.mps")
 def _gpu_mps(view: View) -> Value:
     """Whether it is Apple's GPU."""
     hardware = view.run.facts.hardware
@@ -506,7 +475,7 @@ for _name, _attribute in {
 # the run itself, and what releases say of themselves
 
 
-@_property("run.smoke_test")
+@property_("run.smoke_test")
 def _smoke_test(view: View) -> Value:
     """A run too short to be worth tuning: a handful of steps, a tiny model or data made for tests, or a test function."""
     steps = view.value("max_steps")
@@ -528,33 +497,33 @@ def _smoke_test(view: View) -> Value:
 _FOR_TESTS = re.compile(r"(^|[-_/])(tiny|dummy|test)(ing)?[-_/]")
 
 
-@_property("run.method")
+@property_("run.method")
 def _method(view: View) -> Value:
     return Known(view.run.method, Derived("the trainer"))
 
 
-@_property("run.linked")
+@property_("run.linked")
 def _linked(view: View) -> Value:
     return Known(view.run.trainer is not None, Derived("the file"))
 
 
-@_property("run.has_config")
+@property_("run.has_config")
 def _has_config(view: View) -> Value:
     """Whether the config's values are written in this file, rather than parsed from elsewhere or left out."""
     return Known(view.run.config is not None and view.run.config.open is None, Derived("the file"))
 
 
-@_property("run.unsloth")
+@property_("run.unsloth")
 def _unsloth(view: View) -> Value:
     return Known(view.run.module.unsloth is not None, Derived("the imports"))
 
 
-@_property("trl.vllm_minimum")
+@property_("trl.vllm_minimum")
 def _vllm_minimum(view: View) -> Value:
     return _bound(view, 0)
 
 
-@_property("trl.vllm_maximum")
+@property_("trl.vllm_maximum")
 def _vllm_maximum(view: View) -> Value:
     return _bound(view, 1)
 
@@ -568,7 +537,7 @@ def _bound(view: View, index: int) -> Value:
     )
 
 
-@_property("trl.liger_minimum")
+@property_("trl.liger_minimum")
 def _liger_minimum(view: View) -> Value:
     minimum = view.world.release.liger_minimum
     return (
@@ -578,7 +547,7 @@ def _liger_minimum(view: View) -> Value:
     )
 
 
-@_property("trl.varlen_attention")
+@property_("trl.varlen_attention")
 def _varlen(view: View) -> Value:
     """The attention names that this release accepts for padding-free batches; None where it no longer checks."""
     return Known(view.world.release.attention_varlen, Default(view.world.label))
@@ -592,13 +561,13 @@ def _of_transformers(view: View, read: Callable[[knowledge.TransformersRelease],
     )
 
 
-@_property("trl.transformers_fits")
+@property_("trl.transformers_fits")
 def _trl_fits(view: View) -> Value:
     """Whether the pinned transformers lies in the range that this TRL release declares."""
     return _fits(view, "transformers", view.world.release.requires.get("transformers"))
 
 
-@_property("vllm.transformers_fits")
+@property_("vllm.transformers_fits")
 def _vllm_fits(view: View) -> Value:
     """Whether the pinned transformers lies in the range that the pinned vLLM release declares."""
     fact = view.run.facts.packages.get("vllm")
@@ -617,7 +586,7 @@ def _fits(view: View, package: str, required: str | None) -> Value:
     return Known(_matches(fact.version, required.split(";")[0].strip()), Stated(fact.origin))
 
 
-@_property("transformers.attention")
+@property_("transformers.attention")
 def _attention_names(view: View) -> Value:
     return _of_transformers(view, lambda t: tuple(sorted(t.attention)) if t.attention else None)
 
@@ -635,18 +604,18 @@ def _kernels(view: View, index: int) -> Value:
     )
 
 
-@_property("transformers.kernels_minimum")
+@property_("transformers.kernels_minimum")
 def _kernels_minimum(view: View) -> Value:
     return _kernels(view, 0)
 
 
-@_property("transformers.kernels_maximum")
+@property_("transformers.kernels_maximum")
 def _kernels_maximum(view: View) -> Value:
     """The first `kernels` release that this transformers refuses."""
     return _kernels(view, 1)
 
 
-@_property("liger.model_types")
+@property_("liger.model_types")
 def _liger_types(view: View) -> Value:
     """The model types that the project's liger-kernel patches; of several allowed releases, what the newest patches."""
     release = liger_release(view)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from trl_lint.model import (
     Default,
     Derived,
     Known,
+    Object,
     OneOf,
     Site,
     Stated,
@@ -24,6 +26,7 @@ from trl_lint.model import (
     Value,
     Written,
 )
+from trl_lint.runs.launches import Launch
 from trl_lint.runs.logic import SOMETHING, UNKNOWN, Alternatives, BadExpression, compiled, distinct, truth
 from trl_lint.runs.worlds import World, Worlds, matching
 from trl_lint.sources.module import Module
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 TRAINING_ARGUMENTS = "TrainingArguments"
+SERVING = "vllm_serve"
+NO_METHOD = frozenset(
+    {"ModelConfig", "ScriptArguments", "BaseConfig", "_BaseConfig", TRAINING_ARGUMENTS, "DatasetMixtureConfig"}
+)
+"""Classes that belong to a training but are no training of their own."""
 
 # Dotted names and how a view answers them; `properties` fills them in.
 PROPERTIES: dict[str, Callable[[View], Value]] = {}
@@ -39,11 +47,44 @@ FAMILIES: dict[str, Callable[[View, str], Value]] = {}
 
 
 @dataclass(frozen=True)
-class Run:
-    """One training: what configures it, what it trains, and the facts it is judged by.
+class Taker:
+    """One dataclass that a script's parser fills in: the TRL class behind it ("" for none) and the fields of its own."""
 
-    `config` is None where a trainer gets no config of this file; `loaded` is the model load that a file without any
-    trainer shows, the only one there.
+    name: str
+    own: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a recipe and a command line hand to a script.
+
+    `site` holds every key and option (its `layers` are the recipe and the flags), `takers` the dataclasses that take
+    them. `parser` is "TrlParser", "HfArgumentParser" or None where the options are the script's own; `tolerant` says why
+    keys of a recipe that no dataclass has are accepted, `tolerant_flags` why such options are; `assumed` why the
+    dataclasses are only what such scripts usually have.
+    """
+
+    site: Site
+    takers: tuple[Taker, ...]
+    parser: str | None = None
+    tolerant: str | None = None
+    tolerant_flags: str | None = None
+    assumed: str | None = None
+
+    def takes(self, name: str) -> bool:
+        """Whether one of the dataclasses is that TRL class."""
+        return any(t.name == name for t in self.takers)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: what configures it, what it trains, how it is launched, and the facts it is judged by.
+
+    `config` is None where a trainer gets no config of these files; `loaded` is the model load that a file without any
+    trainer shows, the only one there. `parsed` is what a recipe and a command line give the script, `launch` the
+    command that starts it, `servers` the vLLM servers that the same file starts, `accelerate` and `deepspeed` the
+    configs that the launch names. `paths` are the files that describe the run, the script first. A server command is a
+    run of its own, of the method "vllm_serve".
     """
 
     id: str
@@ -56,11 +97,30 @@ class Run:
     worlds: Worlds
     loaded: Site | None = None
     adapter: Site | None = None
+    parsed: Parsed | None = None
+    launch: Launch | None = None
+    servers: tuple[Launch, ...] = ()
+    accelerate: Site | None = None
+    deepspeed: Site | None = None
+    paths: tuple[str, ...] = ()
 
     @property
     def anchor(self) -> Site | None:
         """The site that a finding about something not written points at."""
-        return self.config or self.trainer
+        if self.method == SERVING and self.launch is not None:
+            return self.launch.flags
+        return self.config or self.trainer or self.accelerate
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Every site in a file that the run goes through."""
+        found = [s for s in (self.config, self.trainer, self.accelerate, self.deepspeed) if s is not None]
+        found += [layer for site in tuple(found) for layer in site.layers]
+        if self.parsed is not None:
+            found += self.parsed.site.layers
+        for launch in (*((self.launch,) if self.launch is not None else ()), *self.servers):
+            found += [launch.starter, launch.flags]
+        return tuple(found)
 
 
 class View:
@@ -132,6 +192,13 @@ class View:
         return self.world.release.config(name) if name is not None else None
 
     @cached_property
+    def script(self) -> knowledge.Script | None:
+        """TRL's own script, where a subcommand of `trl` starts it."""
+        launch = self.run.launch
+        name = launch.subcommand if launch is not None else None
+        return self.world.release.script(name) if name is not None else None
+
+    @cached_property
     def _targets(self) -> frozenset[str]:
         """The fields that the release derives."""
         return _targets_of(self.config_class.steps) if self.config_class is not None else frozenset()
@@ -174,16 +241,90 @@ class View:
 
     def _field_value(self, name: str) -> Value:
         argument = self.argument(name)
+        declared = self.field(name)
         if argument is not None:
-            return argument.value
+            return self.typed(argument, declared)
         if self._open is not None:
             return Unknown(self._open)
-        declared = self.field(name)
         if declared is None:
             return Unknown(f"{self.world.label} has no such field")
         if declared.default is knowledge.UNREAD or declared.default is knowledge.REQUIRED:
             return Unknown("its default is computed")
         return Known(declared.default, Default(self.world.label))
+
+    def typed(self, argument: Argument, declared: Field | None) -> Value:
+        """The value of an argument; what a recipe or a command line gives becomes what the field's type makes of it."""
+        value = self.settle(argument.value)
+        if argument.place.kind in ("key", "flag") and declared is not None and isinstance(value, Known):
+            return coerced(value, declared.type)
+        return value
+
+    def settle(self, value: Value) -> Value:
+        """A value that a parsed config or option decides, looked up in what this run is given."""
+        if not isinstance(value, Unknown) or value.field is None or self.run.parsed is None:
+            return value
+        if value.field.endswith("()"):
+            return self._of_model_config(value)
+        found = self.option(value.field)
+        if isinstance(found, Unknown) and value.likely is not None and self._certainly_absent(value.field):
+            return value.likely
+        return found
+
+    def _certainly_absent(self, name: str) -> bool:
+        parsed = self.run.parsed
+        return parsed is not None and parsed.site.open is None and name not in parsed.site.arguments
+
+    def option(self, name: str) -> Value:
+        """What the recipe and the command line give the script for a field of any of its dataclasses, else its default."""
+        parsed = self.run.parsed
+        if parsed is None:
+            return Unknown("the command line decides")
+        argument = parsed.site.arguments.get(name)
+        if argument is not None:
+            return (
+                Unknown("it is set only on one branch")
+                if argument.conditional
+                else self.typed(argument, self.taken(name))
+            )
+        if parsed.site.open is not None:
+            return Unknown(parsed.site.open)
+        if parsed.assumed is not None and self.field(name) is None:
+            return Unknown(parsed.assumed)  # the script may do without a ModelConfig
+        for taker in parsed.takers:
+            if name in taker.own:
+                return taker.own[name]
+        declared = self.taken(name)
+        if declared is None or declared.default in (knowledge.UNREAD, knowledge.REQUIRED):
+            return Unknown(f"{name} is not given")
+        return Known(declared.default, Default(self.world.label))
+
+    def taken(self, name: str) -> Field | None:
+        """The field of one of the TRL dataclasses that take what is parsed."""
+        for taker in self.run.parsed.takers if self.run.parsed is not None else ():
+            config = self.world.release.config(taker.name) if taker.name else None
+            if config is not None and name in config.fields:
+                return config.fields[name]
+            inherits = taker.name == TRAINING_ARGUMENTS or (config is not None and config.training_arguments)
+            if inherits and self.world.transformers is not None:
+                inherited = knowledge.training_arguments(self.world.transformers).get(name)
+                if inherited is not None:
+                    return inherited
+        return None
+
+    def _of_model_config(self, value: Unknown) -> Value:
+        """What TRL's get_peft_config and get_quantization_config make of the ModelConfig that is parsed."""
+        assert self.run.parsed is not None
+        if not self.run.parsed.takes("ModelConfig"):
+            return value
+        site = self.run.parsed.site
+        if value.field == "get_peft_config()":
+            used = self.option("use_peft")
+            if not isinstance(used, Known):
+                return used
+            return Known(Object(adapter_of(site)), used.origin) if used.value else Known(None, used.origin)
+        if value.field == "get_quantization_config()":
+            return quantization_of(site, self.option("load_in_4bit"), self.option("load_in_8bit"))
+        return value
 
     def _derive(self) -> Mapping[str, Alternatives]:
         """Replay what the release's own `__post_init__` makes of the fields before it checks them."""
@@ -218,12 +359,12 @@ class View:
             return self._version("transformers")
         if root == "installed":
             return self._installed(rest)
-        for prefix, read in FAMILIES.items():
-            if name.startswith(prefix):
-                return read(self, name[len(prefix) :])
         found = PROPERTIES.get(name)
         if found is not None:
             return found(self)
+        for prefix, read in FAMILIES.items():
+            if name.startswith(prefix):
+                return read(self, name[len(prefix) :])
         return self.inside(self.value(root), rest)
 
     def inside(self, value: Value, key: str) -> Value:
@@ -233,7 +374,7 @@ class View:
         if isinstance(value, Known) and isinstance(value.value, Table):
             entry = value.value.entries.get(key)
             if entry is not None:
-                return Unknown("it is set only on one branch") if entry.conditional else entry.value
+                return Unknown("it is set only on one branch") if entry.conditional else self.settle(entry.value)
             return (
                 Unknown(value.value.open)
                 if value.value.open is not None
@@ -251,7 +392,7 @@ class View:
             return Unknown("no trainer in this file")
         found = trainer_argument(trainer, keyword, self.trainer_class)
         if found is not None:
-            return Unknown("it is set only on one branch") if found.conditional else found.value
+            return Unknown("it is set only on one branch") if found.conditional else self.settle(found.value)
         return Unknown(trainer.open) if trainer.open is not None else Known(None, Default(self.world.label))
 
     def _version(self, package: str) -> Value:
@@ -276,6 +417,65 @@ class View:
         if fact is None:
             return Unknown(f"nothing says whether {package} is installed")
         return Known(fact.state != "not-installed", Stated(fact.origin))
+
+
+_ADAPTER = {
+    "lora_r": "r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout", "lora_target_modules": "target_modules",
+    "lora_modules_to_save": "modules_to_save", "lora_task_type": "task_type", "use_rslora": "use_rslora", "use_dora": "use_dora",
+}  # fmt: skip
+
+
+def adapter_of(site: Site) -> Site:
+    """The LoraConfig that get_peft_config builds from the ModelConfig options at a site."""
+    given = {new: site.arguments[old] for old, new in _ADAPTER.items() if old in site.arguments}
+    return Site(
+        "peft", "LoraConfig", "trl.get_peft_config", site.span, site.callee, given, open=site.open, layers=site.layers
+    )
+
+
+def quantization_of(site: Site, four: Value, eight: Value) -> Value:
+    """The BitsAndBytesConfig that get_quantization_config builds; None where neither option is on."""
+    for name, value in (("load_in_4bit", four), ("load_in_8bit", eight)):
+        if isinstance(value, Known) and value.value:
+            given = {name: site.arguments[name]} if name in site.arguments else {}
+            made = Site(
+                "quantization", "BitsAndBytesConfig", "trl.get_quantization_config", site.span, site.callee, given
+            )
+            return Known(Object(made), value.origin)
+    if isinstance(four, Known) and isinstance(eight, Known):
+        return Known(None, four.origin)
+    return four if isinstance(four, Unknown) else eight
+
+
+def coerced(value: Known, type_: str) -> Value:
+    """What a parser makes of a YAML scalar or a word of the command line for a field of that type."""
+    given = value.value
+    words = set(re.findall(r"\w+", type_))
+    if isinstance(given, str):
+        if "str" in words and not words & {"bool"}:
+            return value
+        try:
+            if "int" in words and re.fullmatch(r"[+-]?\d+", given):
+                return Known(int(given), value.origin)
+            if "float" in words:
+                return Known(float(given), value.origin)
+        except ValueError:
+            return value
+        if "bool" in words and given.lower() in _BOOLEANS:
+            return Known(_BOOLEANS[given.lower()], value.origin)
+        return value
+    if "list" in words and given is not None and not isinstance(given, (tuple, Table)):
+        return Known((given,), value.origin)
+    if isinstance(given, bool) or given is None:
+        return value
+    if isinstance(given, int) and "float" in words and "int" not in words:
+        return Known(float(given), value.origin)
+    if isinstance(given, (int, float)) and words <= {"str", "None", "Optional"} and value.origin is not None:
+        return Known(str(given), value.origin)
+    return value
+
+
+_BOOLEANS = {"yes": True, "true": True, "t": True, "y": True, "1": True, "no": False, "false": False, "f": False, "n": False, "0": False}  # fmt: skip
 
 
 @cache
