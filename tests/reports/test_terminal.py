@@ -94,6 +94,9 @@ note: trl 9.9 is newer than the newest release known here (1.16.0)
 judged by trl 1.9.2 (uv.lock:812)
 Found 1 error, 1 warning, 1 possible in 12 files (1 run).
 1 fixable with --fix.
+What to do first:
+  1. train.py:3:10 server-nobody-uses: set vllm_mode to "server"
+  2. train.py:5:5 online-without-vllm: turn Liger off
 """
 
 

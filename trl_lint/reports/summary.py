@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from trl_lint.model import Finding, Ledger, Report, RunSummary, Severity
-from trl_lint.reports.words import location, one_line, plural
+from trl_lint.reports.words import location, one_line, plural, urgency
 
 MOST_FACT_SETS = 8
+MOST_STEPS = 3
 
 
 def render(report: Report) -> str:
@@ -26,6 +27,7 @@ def closing(report: Report) -> Iterator[str]:
         yield fixed(report.ledger)
     elif line := fixable(report.findings):
         yield line
+    yield from first_steps(report.findings)
 
 
 # Found ---------------------------------------------------------------------------------------------------------------
@@ -50,6 +52,19 @@ def counted(findings: Iterable[Finding]) -> str:
     if kinds["possible"]:
         counts.append(f"{kinds['possible']} possible")
     return f"Found {', '.join(counts)}" if counts else ""
+
+
+def first_steps(findings: Iterable[Finding]) -> Iterator[str]:
+    """What to do first, where there is a choice: the most urgent rules, once each, with where and what."""
+    urgent = [f for f in findings if f.certainty != "possible" and f.severity > Severity.note]
+    ranked = sorted(urgent, key=lambda f: (urgency(f), f.order))
+    steps = list({f.rule: f for f in reversed(ranked)}.values())[::-1]
+    if len(steps) < 2:
+        return
+    yield "What to do first:"
+    for number, step in enumerate(steps[:MOST_STEPS], 1):
+        what = step.fix.title if step.fix is not None else step.message
+        yield one_line(f"  {number}. {location(step.span)} {step.rule}: {what}")
 
 
 # Judged by -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from rich.text import Text
 from trl_lint.model import Finding, Report, Severity, Span
 from trl_lint.reports import summary
 from trl_lint.reports.frames import Pages, Row
-from trl_lint.reports.words import location, one_line, ordered, safety
+from trl_lint.reports.words import advised, location, one_line, safety
 
 _STYLES = {Severity.error: "bold red", Severity.warning: "bold yellow", Severity.note: "bold cyan"}
 _GUTTER = "blue"
@@ -28,7 +28,7 @@ def render(report: Report, *, color: bool, quiet: bool) -> str:
         legacy_windows=False,
     )
     pages = Pages(report.sources)
-    for finding in ordered(report):
+    for finding in advised(report):
         for line in _lines(finding, pages):
             console.print(line, soft_wrap=True)
         console.print()

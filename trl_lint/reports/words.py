@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trl_lint.model import Finding, Fix, Report, Span
+from trl_lint.model import Finding, Fix, Report, Severity, Span
 from trl_lint.reports.redaction import redact
 
 # What would move a terminal's cursor, change its colors, or reorder the text that a reader sees (CVE-2021-42574).
@@ -28,6 +28,23 @@ def one_line(text: str) -> str:
 def ordered(report: Report) -> list[Finding]:
     """The findings in the order of every report."""
     return sorted(report.findings, key=lambda finding: finding.order)
+
+
+def advised(report: Report) -> list[Finding]:
+    """The findings in the order to act on: run by run, what stops or is wrong first, then by what is to be gained."""
+    lead = {run.id: run.files[0] for run in report.runs if run.files}
+
+    def rank(finding: Finding) -> tuple[object, ...]:
+        first = min((lead[r] for r in finding.runs if r in lead), default=finding.span.path)
+        return (first, *urgency(finding), finding.order)
+
+    return sorted(report.findings, key=rank)
+
+
+def urgency(finding: Finding) -> tuple[bool, bool, int, int]:
+    """What is certain before what is possible, errors before advice, the larger gain before the smaller."""
+    error = finding.severity is Severity.error
+    return (finding.certainty == "possible", not error, 0 if error else -finding.gain, -finding.severity)
 
 
 def location(span: Span) -> str:
