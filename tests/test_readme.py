@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
+import pytest
+
 from .helpers import ROOT
 
-
-def shown() -> str:
-    lines = (ROOT / "README.md").read_text("utf-8").split("```text\n", 1)[1]
-    return lines.split("```", 1)[0]
+FOLDERS = ("fixtures/walkthrough", "fixtures/recipe-and-launch")
+BLOCK = re.compile(r"(?s)```text\n(.*?)```")
 
 
-def test_the_output_in_the_readme_is_real() -> None:
+def shown() -> list[str]:
+    return BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
+
+
+@pytest.mark.parametrize(("index", "folder"), enumerate(FOLDERS))
+def test_the_output_in_the_readme_is_real(index: int, folder: str) -> None:
     """`python -m tests.test_readme` rewrites it."""
-    assert shown() == real()
+    assert shown()[index] == real(folder)
 
 
-def real() -> str:
+def real(folder: str) -> str:
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
     done = subprocess.run(
-        [sys.executable, "-m", "trl_lint", "fixtures/walkthrough", "--no-cache"],
+        [sys.executable, "-m", "trl_lint", folder, "--no-cache"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -33,6 +39,6 @@ def real() -> str:
 
 
 if __name__ == "__main__":
-    before, rest = (ROOT / "README.md").read_text("utf-8").split("```text\n", 1)
-    after = rest.split("```", 1)[1]
-    (ROOT / "README.md").write_text(f"{before}```text\n{real()}```{after}", "utf-8")
+    outputs = iter([real(folder) for folder in FOLDERS])
+    text = (ROOT / "README.md").read_text("utf-8")
+    (ROOT / "README.md").write_text(BLOCK.sub(lambda _: f"```text\n{next(outputs)}```", text), "utf-8")
