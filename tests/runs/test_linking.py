@@ -227,6 +227,20 @@ def test_an_own_field_of_the_projects_script_is_known_to_a_recipe_that_nothing_l
     assert found == [("logging_step",)]
 
 
+def test_a_recipe_for_a_script_that_is_not_there_may_have_keys_of_its_own() -> None:
+    recipe = "model_name_or_path: a/b\nnum_generations: 4\nreward_weights: [1]\ndataset_mixer: {a: 1}\nmax_prompt_length: 8\n"
+    found = [
+        f.fields for f in lint_files({"grpo/r.yaml": recipe}, trl="1.9.2").findings if f.rule == "unknown-recipe-key"
+    ]
+    assert found == [("max_prompt_length",)]  # a field that TRL once had is not one of the project's own
+
+
+def test_a_trainer_that_is_not_trls_is_not_judged_as_one() -> None:
+    script = SCRIPT.replace("GRPOTrainer, ", "").replace("GRPOTrainer(", "MyTrainer(")
+    files = {"train.py": script, "go.sh": f"{HEAD}python train.py --use_vllm false --num_generations 8\n"}
+    assert not [r for r in lint_files(files).runs if r.method == "grpo"]
+
+
 def test_only_given_files_are_reported_and_edited() -> None:
     from trl_lint.fixing import fix_file
     from trl_lint.rulebook.files import Sources, examine_all

@@ -17,6 +17,7 @@ from trl_lint.runs.items import ITEMS, Item, ItemView
 from trl_lint.runs.logic import UNKNOWN, Compiled, condition, guard, names_in, truth
 from trl_lint.runs.run import TRAINING_ARGUMENTS
 from trl_lint.runs.targets import Target, place_for, written
+from trl_lint.sources.look import kind_of
 
 Names: TypeAlias = View | ItemView
 
@@ -341,7 +342,7 @@ def _intents(alternative: Alternative, hit: _Hit, view: View) -> tuple[Intent, .
         if made is None:
             return None
         found.extend(made)
-    return tuple(found)
+    return tuple(found) or None  # what it would drop is not written here
 
 
 def _value(value: object, names: Names) -> object:
@@ -388,7 +389,14 @@ def _intent(op: str, name: str, value: object, hit: _Hit, view: View) -> list[In
 
 def _writable(target: Target | None) -> bool:
     """Whether a target stands in text that we may change: a parsed config has arguments only where they are assigned."""
-    return target is not None and (target.argument is not None or target.site.open is None)
+    if target is None:
+        return False
+    if target.site.kind in ("flags", "launcher", "server") and kind_of(target.site.span.path) not in (
+        "shell",
+        "notebook",
+    ):
+        return False  # a command in a comment, a subprocess call, a workflow
+    return target.argument is not None or target.site.open is None
 
 
 def _new_config_fits(view: View) -> bool:

@@ -36,6 +36,7 @@ _PAGE_KEYS = {
     "when",
     "each",
     "unsloth",
+    "possible",
     "gain",
     "trl",
     "severity",
@@ -124,7 +125,8 @@ class _Page:
         methods = self.data.get("methods")
         return Rule(
             name, group, title, self.shown, text, tuple(methods) if methods is not None else None, tuple(self.data.get("at", ())),
-            dict(self.data.get("related", {})), when, each, bool(self.data.get("unsloth", False)), int(self.data.get("gain", GAINS.get(group, 0))),
+            dict(self.data.get("related", {})), when, each, bool(self.data.get("unsloth", False)),
+            bool(self.data.get("possible", False)), int(self.data.get("gain", GAINS.get(group, 0))),
             tuple(self._variant(v) for v in variants),
         )  # fmt: skip
 

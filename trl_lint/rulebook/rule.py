@@ -39,7 +39,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Rule:
-    """One page. `methods` None means every run; `each` names the list that the rule goes through item by item."""
+    """One page. `methods` None means every run; `each` names the list that the rule goes through item by item.
+
+    `possible` pages hang on what no file can show: they are never more than possible.
+    """
 
     name: str
     group: str
@@ -52,6 +55,7 @@ class Rule:
     when: str
     each: str | None
     unsloth: bool
+    possible: bool
     gain: int
     variants: tuple[Variant, ...]
 

@@ -185,7 +185,8 @@ class Linker:
     def of_start(self, start: _Start) -> Iterator[Run]:
         """The run of a command that no script of the project stands behind."""
         if start.launch.server is not None:
-            facts, allowed = self.facts_of((start.path,))
+            beside = (self.script_of(s) for s in self.starts if s.path == start.path)
+            facts, allowed = self.facts_of(_paths(start.path, *(p for p in beside if isinstance(p, str))))
             yield Run(
                 _id(start), SERVING, start.module, None, None, None, facts, allowed, launch=start.launch,
                 servers=(start.launch,), paths=(start.path,),

@@ -213,6 +213,8 @@ class View:
         """Why fields may be given that this file does not show."""
         if self.run.config is not None:
             return self.run.config.open
+        if self.run.trainer is None:
+            return "no config is shown"
         if (
             self.run.trainer is not None
             and (given := trainer_argument(self.run.trainer, "args", self.trainer_class)) is not None

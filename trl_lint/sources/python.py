@@ -57,6 +57,15 @@ def read(text: Text) -> Module:
 
 # Classes that matter ------------------------------------------------------------------------------------------------
 
+# How a script asks its parser to accept what no dataclass has.
+_LENIENT = frozenset(
+    {
+        ("return_remaining_strings", "True"),
+        ("fail_with_unknown_args", "False"),
+        ("ignore_extra_args", "True"),
+        ("allow_extra_keys", "True"),
+    }
+)
 # What argparse gives for an option that is left out, by its action.
 _NOT_GIVEN: Mapping[object, object] = {None: None, "store": None, "store_true": False, "store_false": True}
 _QUANTIZATION = frozenset(
@@ -427,11 +436,11 @@ class _Reader:
 
     def _tolerant(self, parser: cst.Call) -> str | None:
         """Why arguments that no dataclass has are accepted, where the script asks for that."""
-        for call in self._parsing(parser):
+        for call in (parser, *self._parsing(parser)):
             for arg in call.args:
                 name = arg.keyword.value if arg.keyword is not None else ""
                 value = arg.value.value if isinstance(arg.value, cst.Name) else ""
-                if (name, value) in (("return_remaining_strings", "True"), ("fail_with_unknown_args", "False")):
+                if (name, value) in _LENIENT:
                     return f"the script parses with {name}={value}"
         return None
 
