@@ -32,7 +32,7 @@ def groups_of(rule: rulebook.Rule, section: str) -> list[dict[str, str]]:
 
 
 def fires(files: dict[str, str], rule: rulebook.Rule) -> list[str]:
-    found = lint_files(files, rule.name).findings
+    found = lint_files(files, rule.name, possible=rule.possible).findings
     return [f"{f.span.path}:{f.span.line}: {f.message}" for f in found if f.rule == rule.name]
 
 
