@@ -226,29 +226,24 @@ class _Check:
 
         linked = Sources({}, {}, frozenset(p for p, _ in candidates))
         # Whatever may launch a script comes first, so that each script is known to be launched or alone.
-        candidates.sort(key=lambda c: look.kind_of(c[0]) in ("python", "notebook"))
-        launched: set[str] | None = None
-        for path, text, module in self.modules(candidates, cache):
-            if launched is None and look.kind_of(path) == "python":
-                self.add_context(linked, cache)
-                launched = _launched(linked.modules.values())
-            alone = (
-                look.kind_of(path) == "python"
-                and not _linkable(module)
-                and os.path.basename(path) not in (launched or ())
-            )
-            if alone:
-                found = self.guarded(path, lambda p=path, t=text, m=module: examine(p, t, context, m))  # type: ignore[misc]
-                if found is not None:
-                    yield found
-            else:
+        scripts = [c for c in candidates if look.kind_of(c[0]) in ("python", "notebook")]
+        for path, text, module in self.modules(
+            [c for c in candidates if look.kind_of(c[0]) in ("shell", "recipe")], cache
+        ):
+            linked.texts[path], linked.modules[path] = text, module
+        candidates.clear()
+        self.add_context(linked, cache)
+        launched = _launched(linked.modules.values())
+        for path, text, module in self.modules(scripts, cache):
+            if _linkable(module) or os.path.basename(path) in launched:
                 linked.texts[path], linked.modules[path] = text, module
-        if launched is None:
-            self.add_context(linked, cache)
+                continue
+            found = self.guarded(path, lambda p=path, t=text, m=module: examine(p, t, context, m))  # type: ignore[misc]
+            if found is not None:
+                yield found
         if linked.modules:
-            names = self.names
-            complete = Sources(linked.texts, linked.modules, linked.given, names, lambda p: self.load(p, cache))
-            yield from self.guarded("", lambda: list(examine_all(complete, context))) or ()
+            complete = Sources(linked.texts, linked.modules, linked.given, self.names, self.load)
+            yield from self.guarded(self.root, lambda: list(examine_all(complete, context))) or ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -286,12 +281,15 @@ class _Check:
         for known, text, module in self.modules([(path, data)], cache, skips=[]):
             linked.texts[known], linked.modules[known] = text, module
 
-    def load(self, path: str, cache: Cache) -> tuple[Text, Module] | None:
-        """A file of the project that a command or an import names."""
+    def load(self, path: str) -> tuple[Text, Module] | None:
+        """A file of the project that a command or an import names; a package's modules need not mention TRL themselves."""
         data = self.quietly(path)
-        for _path, text, module in self.modules([(path, data)], cache, skips=[]) if data else ():
-            return text, module
-        return None
+        outcome = _parse((path, data), named=True) if data else None
+        if outcome is None or isinstance(outcome, str):
+            return None
+        from trl_lint.sources.text import Text
+
+        return Text(path, data), outcome
 
     def quietly(self, path: str) -> bytes:
         """A context file's bytes; nothing where it cannot be read or is too large to be a script."""
@@ -531,14 +529,17 @@ def _names(given: list[str]) -> tuple[str, ...]:
     return tuple(n.strip() for part in given for n in part.split(",") if n.strip())
 
 
-def _parse(file: tuple[str, bytes]) -> Module | str | None:
-    """What one file says: None if nothing, a reason if it cannot be read. Runs in workers too."""
+def _parse(file: tuple[str, bytes], *, named: bool = False) -> Module | str | None:
+    """What one file says: None if nothing, a reason if it cannot be read. Runs in workers too.
+
+    A `named` file is read whole whether it mentions TRL or not: another one asks for it.
+    """
     path, data = file
     from trl_lint.sources.text import Text, Undecodable
 
     try:
         text = Text(path, data)
-        if look.kind_of(path) == "python" and not look.can_hold_site(text.code):
+        if look.kind_of(path) == "python" and not look.can_hold_site(text.code) and not named:
             return None
     except (Undecodable, look.TooDeep) as error:
         return str(error)
@@ -549,7 +550,7 @@ def _parse(file: tuple[str, bytes]) -> Module | str | None:
         module = read(text)
     except Unparsable as error:
         return str(error)
-    return module if module.sites or module.commands or module.written or _linkable(module) else None
+    return module if named or module.sites or module.commands or module.written or _linkable(module) else None
 
 
 def _names_of(paths: Iterable[str]) -> tuple[bytes, ...]:
@@ -566,12 +567,17 @@ def _linkable(module: Module) -> bool:
     """Whether other files may have to do with a script: it parses arguments, or uses or defines classes of the project."""
     return bool(
         module.parsers
-        or module.commands
+        or any(_starts(w.text or "") for c in module.commands for w in c.words)
         or any(s.kind == "elsewhere" for s in module.sites)
         or any(
             b.startswith(("trl.", "transformers.TrainingArguments")) for c in module.classes.values() for b in c.bases
         )
     )
+
+
+def _starts(word: str) -> bool:
+    """Whether a word of a command is a script, a launcher or TRL itself."""
+    return word.endswith(".py") or word in ("trl", "vllm", "accelerate", "torchrun", "deepspeed")
 
 
 def _launched(modules: Iterable[Module]) -> set[str]:

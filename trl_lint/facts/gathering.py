@@ -57,6 +57,11 @@ def gather(
     script, said = read_script(head, name)
     levels = _levels(os.path.dirname(path), root)
     notes += comment.notes + said + [note for level in levels for note in level.notes]
+    # What a notebook that launches the script installs counts where the script's own project says nothing of TRL.
+    if "trl" not in script and not any("trl" in (*level.exact, *level.ranges) or level.own for level in levels):
+        for other, bytes_ in others:
+            installed, _said = read_script(bytes_, shown(os.path.abspath(other), root))
+            script = {**(installed if other.endswith(".ipynb") else {}), **script}
     if any(level.own for level in levels):
         script.pop("trl", None)  # TRL's own examples ask for `trl` and are run with the source beside them
     elif "trl" in script:

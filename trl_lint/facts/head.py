@@ -96,7 +96,7 @@ def _read_item(item: str, where: str, comment: Comment) -> str | None:
 def read_script(head: bytes, shown: str) -> tuple[dict[str, Fact], list[str]]:
     """The packages that a file installs for itself: its PEP 723 block, or the `pip install` lines of a notebook."""
     if shown.endswith(".ipynb"):
-        return _read_installs(head, shown) if b"install" in head else ({}, [])
+        return _read_installs(head, shown) if b"install" in head or b"requirements" in head else ({}, [])
     if b"# /// script" not in head:
         return {}, []
     text = _decoded(head)
@@ -129,7 +129,12 @@ def _read_block(text: str, block: re.Match[str], shown: str) -> tuple[dict[str, 
         source = sources.get(canonical(name[0])) if name else None
         if name is None or source is None or not read_source(canonical(name[0]), source, where, reading):
             reading.require(dependency, where)
-    return reading.settled(), reading.notes
+    packages = reading.settled()
+    trl = packages.get("trl")
+    if trl is not None and "vllm" not in packages and "vllm" not in trl.extras:
+        # The block is the whole environment of the script: what it does not ask for is not there.
+        packages["vllm"] = Fact("vllm", "", None, "not-installed", f"{shown}:{first_line}")
+    return packages, reading.notes
 
 
 def _uv_sources(table: dict[str, object]) -> dict[str, object]:
@@ -144,11 +149,23 @@ def _read_installs(head: bytes, shown: str) -> tuple[dict[str, Fact], list[str]]
 
     reading = Reading()
     for number, source in _code_cells(head):
+        for text in _written_requirements(source):
+            reading.require(text, f"{shown}, cell {number}")
         for text in pip_installs(_shell_lines(source)):
             # "trl=={version}" is Python's or the shell's to fill in: unknown, and nothing that was done wrong.
             if not re.search(r"[{}$]", text):
                 reading.require(text, f"{shown}, cell {number}")
     return reading.settled(last=True), reading.notes
+
+
+def _written_requirements(cell: str) -> Iterator[str]:
+    """The lines of a requirements file that the cell writes."""
+    first, _newline, rest = cell.lstrip().partition("\n")
+    if re.match(r"%%(?:writefile|file)\s.*requirements[^/\s]*\.txt\s*$", first):
+        for line in rest.splitlines():
+            text = line.split("#")[0].split(";")[0].strip()
+            if re.match(NAME, text):
+                yield text
 
 
 def _shell_lines(cell: str) -> str:

@@ -16,6 +16,7 @@ from trl_lint.fixing.width import line_width
 from trl_lint.model import Finding, Fix, Intent, Severity
 from trl_lint.rulebook.engine import disagreement
 from trl_lint.rulebook.files import Context, Examined, again, errors_in_every_world
+from trl_lint.runs import Run
 from trl_lint.sources.edits import CannotEdit, as_edit
 from trl_lint.sources.look import kind_of
 from trl_lint.sources.module import Unparsable
@@ -222,14 +223,21 @@ def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Find
         for run in before.runs:
             other = disagreement(finding, run, context.rules_of(run.module.path))
             if other is not None:
-                raise CannotEdit(f"trl {other}, which the pins also allow, needs another fix: pin trl, or pass --trl")
+                raise CannotEdit(f"{other}, which the pins also allow, needs another fix: {_pin(run)}")
     worse = errors_in_every_world(after, context) - errors_in_every_world(before, context)
     if worse:
         world, rule, what = min(worse)
         where = f"{rule}: {what}" if what else rule
-        raise CannotEdit(
-            f"not right for trl {world.partition('/')[0]}, which the pins also allow ({where}): pin trl, or pass --trl"
-        )
+        release, _slash, transformers = world.partition("/")
+        exact = all(len(run.worlds.candidates) == 1 for run in before.runs)
+        which = f"transformers {transformers}" if exact else f"trl {release}"
+        raise CannotEdit(f"not right for {which}, which the pins also allow ({where}): {_pin(before.runs[0])}")
+
+
+def _pin(run: Run) -> str:
+    """What would settle which release counts."""
+    package = "transformers" if len(run.worlds.candidates) == 1 else "trl"
+    return f"pin {package}, or pass --{package}"
 
 
 def _parses(code: str) -> bool:

@@ -530,6 +530,21 @@ def package_release(package: str, version: str) -> PackageRelease:
 
 
 @cache
+@cache
+def fields_ever() -> frozenset[str]:
+    """Every field that a config, a script's dataclass or TrainingArguments has had in some known release."""
+    table = _table("trl")
+    found = {name for entry in table["configs"].values() for name in entry.get("fields", {})}
+    for version in releases("trl"):
+        release = trl(version)
+        for command in release.commands:
+            script = release.script(command)
+            found |= {n for fields in script.own.values() for n in fields} if script is not None else set()
+    for version in releases("transformers"):
+        found |= set(training_arguments(version))
+    return frozenset(found)
+
+
 def history(owner: str, name: str) -> tuple[tuple[str, str], ...]:
     """The TRL releases, as inclusive (first, last) ranges, in which `owner` took `name`.
 

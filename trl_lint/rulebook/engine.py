@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -151,8 +152,22 @@ def _certainty(hit: _Hit, run: Run, views: dict[int, View]) -> Certainty:
         view = views.setdefault(index, View(run, world))
         variants = [v for v in hit.rule.variants if in_range(v.trl, world)]
         if not variants or all(other.key != hit.key for other in _hits(hit.rule, variants, view, possible=False)):
-            return "assumed"
+            return "possible" if _twice_assumed(run) else "assumed"
     return "certain"
+
+
+def _twice_assumed(run: Run) -> bool:
+    """Whether neither the release nor the script is known: a commit that no table dates, a script elsewhere without a pin."""
+    fact = run.facts.packages.get("trl")
+    if (
+        fact is not None
+        and fact.commit is not None
+        and not fact.specifier
+        and re.fullmatch("[0-9a-f]{7,40}", fact.commit)
+    ):
+        return True
+    stranger = run.parsed is not None and run.parsed.assumed is not None
+    return stranger and (fact is None or (fact.version is None and not fact.specifier))
 
 
 def _in_newest(hit: _Hit, run: Run) -> bool:
@@ -189,13 +204,24 @@ def _finding(hit: _Hit, view: View, certainty: Certainty) -> Finding:
         rule=rule.name, group=rule.group, severity=variant.severity, certainty=certainty, message=fill(variant.message, hit.names),
         span=span, related=related, method=run.method, runs=(run.id,), fields=_finding_key(hit),
         fix=fix if certainty != "possible" else None, alternatives=alternatives,
-        assumed=_assumption(run, view.world) if certainty == "assumed" else None, undecided=(hit.undecided or f"trl {view.world.version} is newer than all that is known") if certainty == "possible" else None, gain=rule.gain,
+        assumed=_assumption(run, view.world) if certainty == "assumed" else None, undecided=(hit.undecided or _unsettled(run, view.world)) if certainty == "possible" else None, gain=rule.gain,
     )  # fmt: skip
+
+
+def _unsettled(run: Run, world: World) -> str:
+    """Why a finding that holds in the assumed world is only possible."""
+    return (
+        "which trl it runs on is not known"
+        if run.worlds.bounded
+        else f"trl {world.version} is newer than all that is known"
+    )
 
 
 def _assumption(run: Run, world: World) -> str:
     """What a finding assumes: the TRL release, or with that pinned the transformers release."""
-    return world.label if len(run.worlds.candidates) != 1 else f"transformers {world.transformers}"
+    if len(run.worlds.candidates) != 1 or world.transformers is None:
+        return world.label
+    return f"transformers {world.transformers}"
 
 
 def _spans(hit: _Hit, view: View) -> tuple[Span, tuple[Related, ...]]:
@@ -248,7 +274,7 @@ class _Shown(Formatter):
         if isinstance(alternatives, tuple) and len(alternatives) == 1:
             return _plain(alternatives[0]), field_name
         if not isinstance(alternatives, tuple) or not alternatives:
-            return _Words(f"<{field_name}>"), field_name
+            return _Words("?"), field_name
         if len(alternatives) > MOST_SHOWN:
             return _Words(f"{_plain(alternatives[0])} … {_plain(alternatives[-1])}"), field_name
         return _Words(" or ".join(str(_plain(a)) for a in alternatives)), field_name
@@ -314,12 +340,13 @@ def disagreement(finding: Finding, run: Run, rules: tuple[Rule, ...]) -> str | N
         variants = [v for v in rule.variants if in_range(v.trl, world)]
         view = View(run, world)
         same = [h for h in _hits(rule, variants, view, possible=False) if _finding_key(h) == finding.fields]
+        name = world.label if len(run.worlds.candidates) != 1 else f"transformers {world.transformers}"
         if not same and drops:  # what is dropped still means something there
-            return world.version
+            return name
         for hit in same:
             fix, _others = _fix(hit, view)
             if fix is not None and fix.key != finding.fix.key:
-                return world.version
+                return name
     return None
 
 
@@ -480,4 +507,6 @@ def _held(finding: Finding, runs: list[Run]) -> Finding:
     }
     if through - set(finding.runs):
         return replace(finding, held_back="another run goes through the same call and does not need it")
+    if any((intent.site.function or "").startswith("test_") for intent in finding.fix.intents):
+        return replace(finding, held_back="it stands in a test, which may mean it")
     return finding

@@ -17,7 +17,7 @@ from trl_lint.rulebook.rule import Rule
 from trl_lint.runs import Linker, Project, Run, Worlds, worlds
 from trl_lint.settings import Settings
 from trl_lint.sources.look import kind_of
-from trl_lint.sources.module import Module
+from trl_lint.sources.module import Module, Unparsable
 from trl_lint.sources.reading import read
 from trl_lint.sources.text import Text
 
@@ -53,7 +53,7 @@ class Sources:
     load: Callable[[str], tuple[Text, Module] | None] = field(default=lambda _path: None, repr=False)
 
     def project(self) -> Project:
-        return Project(self.modules, self.names, self._load)
+        return Project(self.modules, self.names, self._load, self._named)
 
     def _load(self, path: str) -> Module | None:
         found = self.load(path)
@@ -61,6 +61,18 @@ class Sources:
             return None
         self.texts[path] = found[0]
         return found[1]
+
+    def _named(self, path: str) -> Module | None:
+        if path not in self.texts and self._load(path) is None:
+            return None
+        if not path.endswith((".yaml", ".yml")):
+            return None
+        from trl_lint.sources import recipe
+
+        try:
+            return recipe.named(self.texts[path])
+        except Unparsable:
+            return None
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trl_lint import knowledge
-from trl_lint.knowledge import Replacement
+from trl_lint.knowledge import Replacement, TrlRelease
 from trl_lint.model import Argument, Known, Site, Table
+from trl_lint.runs.closest import closest
 from trl_lint.runs.logic import Alternatives
 from trl_lint.runs.properties import liger_release
 from trl_lint.runs.run import NO_METHOD, TRAINING_ARGUMENTS, View, trainer_argument
@@ -84,10 +85,20 @@ def unknown_options(view: View) -> Iterable[Item]:
             continue  # argparse's own negations and abbreviations
         owners = [t.name for t in parsed.takers if t.name and knowledge.history(t.name, key)]
         item = _fate(view, "config", owners[0] if owners else name, argument, parsed.site)
-        similar = next(iter(difflib.get_close_matches(key, sorted(known), 1, 0.85)), None)
+        similar = _meant(view, key, argument, known)
         if parsed.assumed is not None and item.attributes["last"] is None and similar is None:
             continue  # a script of the project's own may well have such an option
         yield Item({**item.attributes, "similar": None if item.attributes["last"] else similar, "kind": kind, "parser": parsed.parser}, parsed.site, argument)  # fmt: skip
+
+
+def _meant(view: View, key: str, argument: Argument, known: frozenset[str]) -> str | None:
+    """The field that a misspelt key may stand for; one that takes no list is not meant by a list."""
+    similar = closest(key, known)
+    declared = view.taken(similar) if similar is not None else None
+    given = argument.value.value if isinstance(argument.value, Known) else None
+    if declared is not None and isinstance(given, tuple) and "list" not in declared.type.lower():
+        return None
+    return similar
 
 
 # What TrlParser, argparse and the launchers take beside the dataclasses' fields.
@@ -98,13 +109,19 @@ def _taken(view: View) -> frozenset[str]:
     """Every field of the dataclasses of the run's parser."""
     assert view.run.parsed is not None
     assert view.world.transformers is not None
+    own = frozenset(n for t in view.run.parsed.takers for n in t.own)
+    names = tuple(t.name for t in view.run.parsed.takers if t.name)
+    return own | _fields_of(view.world.release, names, view.world.transformers)
+
+
+@lru_cache(maxsize=2_000)
+def _fields_of(release: TrlRelease, names: tuple[str, ...], transformers: str) -> frozenset[str]:
     found: set[str] = set()
-    for taker in view.run.parsed.takers:
-        found |= set(taker.own)
-        config = view.world.release.config(taker.name) if taker.name else None
+    for name in names:
+        config = release.config(name)
         found |= set(config.fields) if config is not None else set()
-        if taker.name == TRAINING_ARGUMENTS or (config is not None and config.training_arguments):
-            found |= set(knowledge.training_arguments(view.world.transformers))
+        if name == TRAINING_ARGUMENTS or (config is not None and config.training_arguments):
+            found |= set(knowledge.training_arguments(transformers))
     return frozenset(found)
 
 
@@ -177,12 +194,9 @@ def _new_given(view: View, kind: str, replaced: Replacement | None, new: str) ->
 
 def _similar(name: str, view: View, kind: str, owner: str) -> str | None:
     """A name of this release that a typo may have meant."""
-    known = (
-        view.trainer_class.keywords
-        if kind == "trainer" and view.trainer_class is not None
-        else tuple(_accepted(view, owner))
-    )
-    return next(iter(difflib.get_close_matches(name, known, 1, 0.85)), None)
+    if kind == "trainer" and view.trainer_class is not None:
+        return closest(name, frozenset(view.trainer_class.keywords))
+    return closest(name, _accepted(view, owner))
 
 
 def _last_before(package: str, ranges: tuple[tuple[str, str], ...], current: str) -> str | None:

@@ -16,11 +16,16 @@ from trl_lint import knowledge
 from trl_lint.facts import Facts
 from trl_lint.knowledge import Field, TrlRelease
 from trl_lint.model import Argument, Default, Known, Object, Site, Span, Unknown, Value
+from trl_lint.runs.closest import closest
 from trl_lint.runs.launches import Launch, launches_of, read_text
 from trl_lint.runs.run import NO_METHOD, SERVING, TRAINING_ARGUMENTS, Parsed, Run, Taker, trainer_argument
 from trl_lint.runs.worlds import Worlds
-from trl_lint.sources.module import EXPECTED_TO_RAISE, LocalClass, Module, Parser
+from trl_lint.sources.module import EXPECTED_TO_RAISE, PARSED, LocalClass, Module, Parser
 
+# Methods with which a trainer of the project's own samples, or trains, in another way than TRL's does.
+_GENERATING = frozenset(
+    {"_generate_and_score_completions", "_prepare_inputs", "_generate", "_generate_single_turn", "_move_model_to_vllm"}
+)
 _PASSES = "TRL's own script lets them pass"
 
 FactsOf = Callable[[tuple[str, ...]], tuple[Facts, Worlds]]
@@ -30,13 +35,16 @@ FactsOf = Callable[[tuple[str, ...]], tuple[Facts, Worlds]]
 class Project:
     """The files of one project: `modules` are those that were read, `names` all that a command may name.
 
-    `load` reads one of `names` that was not read so far; None where it cannot be read or says nothing.
+    `load` reads one of `names` that was not read so far; None where it cannot be read or says nothing. `named` reads a
+    recipe again, that few keys do not show to be one, because a launch hands it to a script.
     """
 
     modules: Mapping[str, Module]
     names: tuple[str, ...] = ()
     load: Callable[[str], Module | None] = field(default=lambda _path: None, repr=False)
+    named: Callable[[str], Module | None] = field(default=lambda _path: None, repr=False)
     kept: dict[str, Module | None] = field(default_factory=dict, repr=False)
+    recipes: dict[str, Site | None] = field(default_factory=dict, repr=False)
 
     def module(self, path: str) -> Module | None:
         """What a file says, read when it is asked for."""
@@ -45,6 +53,15 @@ class Project:
         if path not in self.kept:
             self.kept[path] = self.load(path)
         return self.kept[path]
+
+    def recipe(self, path: str) -> Site | None:
+        """The recipe that a file is, because a launch says so."""
+        if path not in self.recipes:
+            module = self.module(path)
+            if module is None or not any(s.kind == "recipe" for s in module.sites):
+                module = self.named(path)
+            self.recipes[path] = _only(s for s in module.sites if s.kind == "recipe") if module is not None else None
+        return self.recipes[path]
 
     @cached_property
     def by_name(self) -> Mapping[str, list[str]]:
@@ -85,7 +102,8 @@ def _above(folder: str) -> Iterator[str]:
 
 def _may_be(path: str, wanted: str) -> bool:
     path = posixpath.normpath(path)
-    return path == wanted or path.endswith(f"/{wanted}") or (wanted.startswith("/") and wanted.endswith(f"/{path}"))
+    inside = wanted.lstrip("/")
+    return path == inside or path.endswith(f"/{inside}") or (wanted.startswith("/") and wanted.endswith(f"/{path}"))
 
 
 @dataclass(frozen=True)
@@ -221,7 +239,7 @@ class Linker:
         words = _words(start.launch.program or start.launch.module or "")
         keys = frozenset(parsed.site.arguments)
         method = _told(facts) or method_shown(words, keys, allowed.assumed.release)
-        if method is None:
+        if method is None or foreign(keys):
             return
         what = start.launch.program or start.launch.module
         if not _shows_fields(keys, method, allowed.assumed.release):
@@ -286,21 +304,27 @@ class Linker:
         site, usual = _merged((recipe,), None), _usual(method, facts, release)
         if facts.parser is not None:
             return Parsed(site, usual, "TrlParser")
-        fitting: list[tuple[tuple[Taker, ...], str | None]] = []
+        fitting: list[tuple[tuple[Taker, ...], str | None, bool]] = []
         others = False
         for path, module in self.project.modules.items():
             for parser in module.parsers:
                 takers, why = _Seen(self, path, module).takers(parser)
                 if any(method_of(t.name) == method for t in takers):
-                    fitting.append((takers, parser.tolerant or why))
+                    trains = any(s.kind == "trainer" or s.name.endswith("Trainer") for s in module.sites)
+                    fitting.append((takers, parser.tolerant or why, trains))
                 else:
                     others = others or parser.name == "TrlParser"
-        if len(fitting) == 1:
-            return Parsed(site, fitting[0][0], "TrlParser", tolerant=fitting[0][1])
-        if others and not fitting:
+        own = foreign(frozenset(recipe.arguments))
+        taking = [f for f in fitting if own <= {n for t in f[0] for n in t.own}] if own else fitting
+        training = [f for f in taking if f[2]]
+        if taking and not training:
+            return None  # a script that builds no trainer takes these keys
+        if len(training) == 1:
+            return Parsed(site, training[0][0], "TrlParser", tolerant=training[0][1])
+        if own or (others and not fitting):
             return None
-        own = (Taker("", t.own) for takers, _why in fitting for t in takers if t.own)
-        return Parsed(site, (*usual, *own), "TrlParser", assumed="nothing here launches this recipe")
+        more = (Taker("", t.own) for takers, _why, _trains in fitting for t in takers if t.own)
+        return Parsed(site, (*usual, *more), "TrlParser", assumed="nothing here launches this recipe")
 
     # scripts -----------------------------------------------------------------------------------------------------------
 
@@ -317,8 +341,7 @@ class Linker:
     def recipe(self, start: _Start) -> Site | None:
         """The recipe that a launch names, where it can be read."""
         found = self.recipe_of(start)
-        module = self.project.module(found) if isinstance(found, str) else None
-        return _only(s for s in module.sites if s.kind == "recipe") if module is not None else None
+        return self.project.recipe(found) if isinstance(found, str) else None
 
     def parsed(self, start: _Start, recipe: Site | None, takers: tuple[Taker, ...], parser: str | None) -> Parsed:
         """What a launch hands to a script's parser."""
@@ -380,7 +403,14 @@ class Linker:
         home = self.home_of(root, name, module)
         if home is None or home.path == module.path:
             return None
-        return self._local(home.classes.get(name), home, depth, (home.path,))
+        if name in home.classes:
+            return self._local(home.classes[name], home, depth, (home.path,))
+        # A package hands on what its modules define.
+        for onward in (home.imports.get(name), *(f"{star}.{name}" for star in home.stars)):
+            found = self.class_of(onward, home, depth + 1) if onward is not None else None
+            if found is not None:
+                return found[0], found[1], (home.path, *found[2])
+        return None
 
     def _local(
         self, found: LocalClass | None, module: Module, depth: int, files: tuple[str, ...]
@@ -393,6 +423,15 @@ class Linker:
             if above is not None:
                 base, own, files = base or above[0], {**above[1], **own}, (*files, *above[2])
         return base, own, files
+
+    def overrides(self, path: str, module: Module, names: frozenset[str], depth: int = 0) -> bool:
+        """Whether a class of the project's own, or one of its bases there, defines one of some methods itself."""
+        root, _, name = path.rpartition(".")
+        home = module if root == "<local>" else self.home_of(root, name, module)
+        found = home.classes.get(name) if home is not None else None
+        if found is None or home is None or depth > 6:
+            return False
+        return bool(found.methods & names) or any(self.overrides(b, home, names, depth + 1) for b in found.bases)
 
     def home_of(self, root: str, name: str, module: Module) -> Module | None:
         """The project's module that a dotted name leads to from a file."""
@@ -422,6 +461,7 @@ class _Seen:
         self.files: list[str] = []
         self.known: dict[int, Site] = {}
         self.own: dict[int, Mapping[str, Value]] = {}
+        self.own_ways: set[int] = set()
         self.sites = tuple(s for site in module.sites if (s := self.resolved(site)) is not None)
 
     def resolved(self, site: Site) -> Site | None:
@@ -441,6 +481,8 @@ class _Seen:
             made = replace(made, origin="transformers.TrainingArguments")
         self.known[id(site)] = made
         self.own[id(made)] = own
+        if made.kind == "trainer" and self.linker.overrides(site.origin, self.module, _GENERATING):
+            self.own_ways.add(id(made))
         return made
 
     def runs(self, start: _Start | None) -> Iterator[Run]:
@@ -470,8 +512,9 @@ class _Seen:
                 continue
             name = config.name if config is not None else re.sub(r"Trainer$", "Config", trainer.name)
             parsed = self.parsed(config, start, recipe)
+            method = None if id(trainer) in self.own_ways else method_of(trainer.name)
             yield Run(
-                f"{self.path}#{index + 1}{suffix}", method_of(trainer.name), module, _given(config, parsed), name, trainer,
+                f"{self.path}#{index + 1}{suffix}", method, module, _given(config, parsed), name, trainer,
                 facts, allowed, parsed=parsed, **common,  # type: ignore[arg-type]
             )  # fmt: skip
         configs = [s for s in sites if s.kind == "config" and id(s) not in used and s.origin.startswith("trl.")]
@@ -484,8 +527,9 @@ class _Seen:
             if config.lenient == EXPECTED_TO_RAISE or function.startswith("test_") or function == "__init__":
                 continue
             method = method_of(config.name) if config.name not in NO_METHOD and config.name.endswith("Config") else None
-            if not trainers and config.variable in module.handed:
-                method = None  # it goes to a trainer that is not TRL's: what that makes of it is not known
+            # It goes to a trainer that is not TRL's, or a script that builds none parses it: what becomes of it is not known.
+            if not trainers and (config.variable in module.handed or config.open == PARSED):
+                method = None
             alone = not trainers and method is not None
             parsed = self.parsed(config, start, recipe)
             yield Run(
@@ -652,6 +696,18 @@ def method_shown(words: tuple[str, ...], keys: frozenset[str], release: TrlRelea
     if named or not telling:
         return None
     return next(iter(left)) if len(left) == 1 else None
+
+
+def foreign(keys: frozenset[str]) -> frozenset[str]:
+    """The keys that no dataclass of any TRL release has had, nor nearly: a parser of somebody's own takes them."""
+    known = knowledge.fields_ever()
+    unknown = {k for k in keys - known - {"env", "config", "local_rank", "help"} if k.removeprefix("no_") not in known}
+    return frozenset(k for k in unknown if not k.isdigit() and closest(k, known) is None and not _begins(k, known))
+
+
+def _begins(name: str, known: frozenset[str]) -> bool:
+    """Whether argparse would take a name for an abbreviation."""
+    return len(name) > 3 and any(k.startswith(name) for k in known)
 
 
 def _common(release: TrlRelease) -> frozenset[str]:

@@ -20,11 +20,14 @@ class Unparsable(ValueError):
 
 @dataclass(frozen=True)
 class LocalClass:
-    """A class that a file defines: its bases as dotted names (imports resolved), its annotated fields, and their defaults."""
+    """A class that a file defines: its bases as dotted names (imports resolved), its annotated fields with their
+    defaults, and the names of its methods.
+    """
 
     name: str
     bases: tuple[str, ...]
     fields: Mapping[str, Value]
+    methods: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Module:
     `reads` has, for each variable that holds a parsed config, the attributes of it that the file reads; "" stands for
     the object being passed on whole. `schema` says whose file a YAML document is when it is not TRL's. `written` holds the sources that a notebook or script writes to files
     of their own (`%%writefile train.py`), by the path they are given. `environment` is what Python sets in os.environ.
-    `handed` are the variables of configs that the file gives, as `args`, to a trainer that is none of TRL's.
+    `handed` are the variables of configs that the file gives, as `args`, to a trainer that is none of TRL's. `imports` are
+    the names that the file takes from elsewhere, by dotted path: a package hands on its modules' names so.
     """
 
     path: str
@@ -62,3 +66,5 @@ class Module:
     schema: str | None = None
     written: Mapping[str, Module] = field(default_factory=dict)
     handed: frozenset[str] = frozenset()
+    imports: Mapping[str, str] = field(default_factory=dict)
+    stars: tuple[str, ...] = ()

@@ -219,6 +219,7 @@ class _Reader:
         return Module(
             self.text.path, (*self.import_sites(), *sites), unsloth, reads, tuple(self.commands()), tuple(parsers),
             {c.name: c for c in self.local_classes()}, self.environment(), handed=frozenset(handed),
+            imports=self.imported(), stars=tuple(b.target for b in self.found.module.bindings.get("*", ()) if b.target),
         )  # fmt: skip
 
     def _guarded(self) -> str | None:
@@ -528,7 +529,16 @@ class _Reader:
             fields = dict(self._fields_of(node, here))
             bases = tuple(self._class_path(b.value, here) for b in node.bases)
             if fields or bases:
-                yield LocalClass(name, bases, fields)
+                methods = frozenset(f.name.value for f in node.body.body if isinstance(f, cst.FunctionDef))
+                yield LocalClass(name, bases, fields, methods)
+
+    def imported(self) -> dict[str, str]:
+        """The names that the file imports at its top level, each bound once."""
+        found: dict[str, str] = {}
+        for name, bindings in self.found.module.bindings.items():
+            if len(bindings) == 1 and bindings[0].kind == "import" and bindings[0].target and name != "*":
+                found[name] = bindings[0].target
+        return found
 
     def _fields_of(self, node: cst.ClassDef, here: Here) -> Iterable[tuple[str, Value]]:
         for line in node.body.body:

@@ -83,6 +83,14 @@ def _fields() -> frozenset[str]:
     return frozenset(n for n in names if "_" in n)
 
 
+def named(text: Text) -> Module:
+    """The recipe that a file is because a launch hands it to a script, however few keys it has. Raises Unparsable."""
+    roots = documents(text.code)
+    if len(roots) != 1 or roots[0].kind != "mapping" or schema_of(top_level(roots[0])) is not None:
+        return Module(text.path, ())
+    return Module(text.path, (_site(Offsets(text), roots[0], "recipe"),))
+
+
 def read(text: Text) -> Module:
     """The site and the commands of one file. Raises Unparsable where the file looks like one of ours and cannot be read."""
     if text.path.lower().endswith(".json"):

@@ -58,7 +58,8 @@ class Field(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        return joined(self.chunks)
+        chunks = self.chunks
+        return chunks[0].text if len(chunks) == 1 else joined(chunks)
 
 
 class Variable(NamedTuple):
