@@ -98,7 +98,8 @@ def _meant(view: View, key: str, argument: Argument, known: frozenset[str]) -> s
     given = argument.value.value if isinstance(argument.value, Known) else None
     if declared is not None and isinstance(given, tuple) and "list" not in declared.type.lower():
         return None
-    return similar
+    already = view.run.parsed is not None and similar in view.run.parsed.site.arguments
+    return None if already else similar
 
 
 # What TrlParser, argparse and the launchers take beside the dataclasses' fields.
