@@ -6,7 +6,7 @@ import pytest
 
 from trl_lint.knowledge import trl
 from trl_lint.model import Known, Unknown
-from trl_lint.runs import View
+from trl_lint.runs import Project, View
 from trl_lint.runs.linking import method_shown
 
 from ..helpers import fix_files, lint_files
@@ -227,12 +227,71 @@ def test_an_own_field_of_the_projects_script_is_known_to_a_recipe_that_nothing_l
     assert found == [("logging_step",)]
 
 
-def test_a_recipe_for_a_script_that_is_not_there_may_have_keys_of_its_own() -> None:
-    recipe = "model_name_or_path: a/b\nnum_generations: 4\nreward_weights: [1]\ndataset_mixer: {a: 1}\nmax_prompt_length: 8\n"
-    found = [
-        f.fields for f in lint_files({"grpo/r.yaml": recipe}, trl="1.9.2").findings if f.rule == "unknown-recipe-key"
-    ]
-    assert found == [("max_prompt_length",)]  # a field that TRL once had is not one of the project's own
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("", [("max_prompt_length",)]),  # a field that TRL once had is not one of the project's own
+        ("dataset_mixer: {a: 1}\n", []),  # no release ever had it: somebody's own parser takes this recipe
+    ],
+)
+def test_a_recipe_for_a_script_that_is_not_there(key: str, found: list[tuple[str, ...]]) -> None:
+    recipe = f"model_name_or_path: a/b\nnum_generations: 4\nreward_weights: [1]\nmax_prompt_length: 8\n{key}"
+    findings = lint_files({"grpo/r.yaml": recipe}, trl="1.9.2").findings
+    assert [f.fields for f in findings if f.rule == "unknown-recipe-key"] == found
+
+
+def test_classes_that_a_package_hands_on_are_followed() -> None:
+    script = SCRIPT.replace("from trl import GRPOConfig,", "from pkg import MyArguments, MyConfig\nfrom trl import")
+    files = {
+        "train.py": script.replace(
+            "(ScriptArguments, GRPOConfig, ModelConfig)", "(MyArguments, MyConfig, ModelConfig)"
+        ),
+        "pkg/__init__.py": "from .configs import MyArguments\nfrom .configs import *\n",
+        "pkg/configs.py": CONFIGS,
+        "r.yaml": "benchmarks: [math]\nreward: format\nnum_generation: 4\n",
+        "go.sh": f"{HEAD}python train.py --config r.yaml\n",
+    }
+    assert [f.fields for f in lint_files(files).findings if f.rule == "unknown-recipe-key"] == [("num_generation",)]
+
+
+def test_a_script_that_builds_no_trainer_is_not_judged_as_one() -> None:
+    script = SCRIPT[: SCRIPT.index("trainer =")]
+    files = {
+        "filter.py": script,
+        "r.yaml": "model_name_or_path: a\nnum_generations: 4\n",
+        "go.sh": f"{HEAD}python filter.py --config r.yaml\n",
+    }
+    assert not [r for r in lint_files(files).runs if r.method is not None]
+
+
+def test_a_trainer_that_samples_in_its_own_way_is_not_judged_as_trls() -> None:
+    trainer = "from trl import GRPOTrainer\n\n\nclass Mine(GRPOTrainer):\n    def _prepare_inputs(self, inputs):\n        return inputs\n"
+    script = SCRIPT.replace("GRPOTrainer, ", "").replace("GRPOTrainer(", "Mine(")
+    files = {
+        "train.py": f"from mine import Mine\n{script}",
+        "mine.py": trainer,
+        "go.sh": f"{HEAD}python train.py --num_generations 4\n",
+    }
+    assert not [r for r in lint_files(files).runs if r.method == "grpo"]
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "found"),
+    [
+        ("train.py", "a/go.sh", "a/train.py"),
+        ("train.py", "b/go.sh", None),
+        ("a/train.py", "b/go.sh", "a/train.py"),
+        ("/workspace/repo/a/train.py", "b/go.sh", "a/train.py"),
+        ("/a/train.py", "b/go.sh", "a/train.py"),
+        ("../a/train.py", "b/go.sh", "a/train.py"),
+        ("train.py", "go.sh", "a/train.py"),
+        ("twice.py", "go.sh", False),
+        ("twice.py", "a/go.sh", "a/twice.py"),
+    ],
+)
+def test_the_file_that_a_command_means(text: str, near: str, found: str | bool | None) -> None:
+    project = Project({}, ("a/train.py", "a/twice.py", "c/twice.py", "a/go.sh", "b/go.sh", "go.sh"))
+    assert project.find(text, near) == found
 
 
 def test_a_trainer_that_is_not_trls_is_not_judged_as_one() -> None:
