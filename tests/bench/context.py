@@ -40,7 +40,7 @@ GRPOTrainer(model=model_args.model_name_or_path, args=training_args, reward_func
 """
 RECIPE = "model_name_or_path: Qwen/Qwen2-0.5B\noutput_dir: out\nuse_vllm: false\nnum_generations: 8\n"
 LAUNCH = "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_processes 2 train_{i}.py --config recipes/r_{i}.yaml\n"
-PYTHON = "import os\nimport sys\n\n\ndef work(x):\n    return [os.fspath(x), sys.argv]\n\n\n" * 120
+PYTHON = "import os\nimport sys\n\n\ndef work(x):\n    return [os.fspath(x), sys.argv]\n\n\n" * 200
 YAML = "name: job\nitems:\n  - one\n  - two\nnested:\n  key: value\n" * 20
 SHELL = "#!/bin/bash\nset -e\nfor f in *.txt; do\n  echo $f\ndone\npython tools/convert.py --all\n" * 10
 

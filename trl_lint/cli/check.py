@@ -242,7 +242,7 @@ class _Check:
             if found is not None:
                 yield found
         if linked.modules:
-            complete = Sources(linked.texts, linked.modules, linked.given, self.names, self.load)
+            complete = Sources(linked.texts, linked.modules, linked.given, self.names, lambda p: self.load(p, cache))
             yield from self.guarded(self.root, lambda: list(examine_all(complete, context))) or ()
 
     @cached_property
@@ -281,15 +281,23 @@ class _Check:
         for known, text, module in self.modules([(path, data)], cache, skips=[]):
             linked.texts[known], linked.modules[known] = text, module
 
-    def load(self, path: str) -> tuple[Text, Module] | None:
+    def load(self, path: str, cache: Cache) -> tuple[Text, Module] | None:
         """A file of the project that a command or an import names; a package's modules need not mention TRL themselves."""
-        data = self.quietly(path)
-        outcome = _parse((path, data), named=True) if data else None
-        if outcome is None or isinstance(outcome, str):
-            return None
+        import pickle
+
         from trl_lint.sources.text import Text
 
-        return Text(path, data), outcome
+        data = self.quietly(path)
+        if not data:
+            return None
+        key = cache.key(f"named {path}", data)
+        known = cache.get(key)
+        if known is not None:
+            return (Text(path, data), pickle.loads(known)) if known else None
+        outcome = _parse((path, data), named=True)
+        module = None if isinstance(outcome, str) else outcome
+        cache.put(key, module)
+        return (Text(path, data), module) if module is not None else None
 
     def quietly(self, path: str) -> bytes:
         """A context file's bytes; nothing where it cannot be read or is too large to be a script."""

@@ -534,14 +534,10 @@ def package_release(package: str, version: str) -> PackageRelease:
 def fields_ever() -> frozenset[str]:
     """Every field that a config, a script's dataclass or TrainingArguments has had in some known release."""
     table = _table("trl")
-    found = {name for entry in table["configs"].values() for name in entry.get("fields", {})}
-    for version in releases("trl"):
-        release = trl(version)
-        for command in release.commands:
-            script = release.script(command)
-            found |= {n for fields in script.own.values() for n in fields} if script is not None else set()
-    for version in releases("transformers"):
-        found |= set(training_arguments(version))
+    classes = [entry.get("fields", {}) for entry in table["configs"].values()]
+    classes += [fields for entry in table["scripts"].values() for fields in entry.get("own", {}).values()]
+    found = {name for fields in classes for name in fields}
+    found |= set(_table("transformers")["training_arguments"])
     return frozenset(found)
 
 
