@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-COMMANDS = ("check", "rules", "explain", "facts")
+COMMANDS = ("check", "rules", "explain", "facts", "probe")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
                 from trl_lint.cli import facts
 
                 return facts.run(words)
+            case "probe":
+                from trl_lint.cli import probe
+
+                return probe.run(words)
         from trl_lint.cli import check
 
         return check.run(words)

@@ -98,7 +98,7 @@ def run(words: list[str]) -> int:
     options.fix = options.fix or options.unsafe_fixes
     if options.show_settings:
         return _show_settings(options)
-    return _Check(options).run()
+    return Check(options).run()
 
 
 def _show_settings(options: argparse.Namespace) -> int:
@@ -112,7 +112,9 @@ def _show_settings(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Check:
+class Check:
+    """One run of `check`: which files, what they say, what is reported and written."""
+
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.skips: list[tuple[str, str]] = []
@@ -421,6 +423,16 @@ class _Check:
             and knowledge.gpu(given.partition(":")[0]) is None
         ):
             raise UsageError(f"--gpu {given}: no such GPU is known; write it like a100:8, h100, l4 or t4")
+
+    def group(self, path: str) -> tuple[Examined, Context] | None:
+        """The files that one given file is judged with, and what they were judged by; None if it is no training."""
+        from trl_lint.cli.cache import Cache
+
+        candidates = list(self.candidates())
+        context = self.context()
+        groups = list(self.examined(candidates, context, Cache(self.root, enabled=False)))
+        name = os.path.normpath(path)
+        return next(((g, context) for g in groups if name in g.paths and any(r.method for r in g.runs)), None)
 
     # the outcome ---------------------------------------------------------------------------------------------------------
 

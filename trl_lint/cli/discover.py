@@ -99,14 +99,14 @@ def _by_hand(folder: str, skipped: list[tuple[str, str]]) -> Iterator[str]:
 def project_files(paths: Iterable[str]) -> tuple[str, ...]:
     """Every file of the projects that the paths lie in that a launch may name, relative to this folder."""
     found: dict[str, None] = {}
-    for root in dict.fromkeys(_project(p) for p in paths):
+    for root in dict.fromkeys(project_of(p) for p in paths):
         shown = os.path.relpath(root)
         for path in _walk(shown, []):
             found.setdefault(os.path.normpath(path))
     return tuple(found)
 
 
-def _project(path: str) -> str:
+def project_of(path: str) -> str:
     """The folder of the repository that a path lies in, else the highest above it that looks like a project's."""
     folder = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path) or ".")
     best, above = folder, folder

@@ -107,6 +107,11 @@ def plan(examined: Examined, context: Context) -> tuple[Finding, ...]:
     return tuple(planned)
 
 
+def written(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
+    """The files with the fixes of some findings in them, checked as a fix is. Raises CannotEdit."""
+    return _verified(examined, findings, context)
+
+
 def _allowed(finding: Finding, *, unsafe: bool) -> str | None:
     """Why a fix may not be written now; None if it may."""
     if finding.fix is None:

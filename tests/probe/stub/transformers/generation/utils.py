@@ -1,0 +1,6 @@
+import time
+
+
+class GenerationMixin:
+    def generate(self, pause):
+        time.sleep(pause)
