@@ -19,7 +19,7 @@ def shown() -> list[str]:
     return BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
 
 
-@pytest.mark.parametrize(("index", "folder"), enumerate(FOLDERS))
+@pytest.mark.parametrize(("index", "folder"), list(enumerate(FOLDERS)))
 def test_the_output_in_the_readme_is_real(index: int, folder: str) -> None:
     """`python -m tests.test_readme` rewrites it."""
     assert shown()[index] == real(folder)

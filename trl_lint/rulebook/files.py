@@ -124,8 +124,7 @@ def examine_group(texts: Mapping[str, Text], context: Context, modules: Mapping[
 def examine_all(sources: Sources, context: Context) -> Iterator[Examined]:
     """Judge a whole project, a group of linked files at a time."""
     linker = _linker(sources, context)
-    _draw_in(linker, sources)
-    for group in _groups(linker, sources):
+    for group in _groups(_drawn_in(linker, sources), sources):
         yield judged(group, sources, context, linker)
 
 
@@ -186,17 +185,22 @@ def _concerned(run: Run, given: frozenset[str]) -> bool:
     return run.module.path in given or any(p in given for p in run.paths)
 
 
-def _draw_in(linker: Linker, sources: Sources) -> None:
-    """Read what the files name and nobody gave: scripts, recipes, launcher configs, the modules of their classes."""
-    for _ in range(2):  # what a script imports is known once the script is read
-        missing = {p for paths in linker.bundles() for p in paths if p not in sources.modules}
-        for path in sorted(missing):
-            module = linker.project.module(path)
-            if module is not None:
-                sources.modules[path] = module
+def _drawn_in(linker: Linker, sources: Sources) -> list[tuple[str, ...]]:
+    """Read what the files name and nobody gave: scripts, recipes, launcher configs, the modules of their classes.
+
+    The answer are the files that belong together.
+    """
+    for _ in range(3):  # what a script imports is known once the script is read
+        bundles = list(linker.bundles())
+        missing = {p for paths in bundles for p in paths if p not in sources.modules}
+        found = {path: module for path in sorted(missing) if (module := linker.project.module(path)) is not None}
+        if not found:
+            break
+        sources.modules.update(found)
+    return bundles
 
 
-def _groups(linker: Linker, sources: Sources) -> Iterator[tuple[str, ...]]:
+def _groups(bundles: list[tuple[str, ...]], sources: Sources) -> Iterator[tuple[str, ...]]:
     """The given files in groups that runs go through together; a file that leads comes before what it draws in."""
     parent = {path: path for path in sources.modules}
 
@@ -206,7 +210,7 @@ def _groups(linker: Linker, sources: Sources) -> Iterator[tuple[str, ...]]:
             path = parent[path]
         return path
 
-    for paths in linker.bundles():
+    for paths in bundles:
         known = [p for p in paths if p in parent]
         for other in known[1:]:
             parent[root(other)] = root(known[0])
