@@ -19,8 +19,8 @@ def ending(stderr: str, code: int = 1, *, stdout: str = "", reason: str = "ended
 TORCHRUN_OOM = """\
 [rank1]: Traceback (most recent call last):
 [rank0]: Traceback (most recent call last):
-[rank1]:   File "/work/train.py", line 9, in <module>
-[rank0]:   File "/work/train.py", line 9, in <module>
+[rank1]:   File "/job/train.py", line 9, in <module>
+[rank0]:   File "/job/train.py", line 9, in <module>
 [rank1]:     main()
 [rank0]:     main()
 [rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 139.81 GiB
@@ -41,7 +41,7 @@ Root Cause (first observed failure):
 """
 ACCELERATE = """\
 Traceback (most recent call last):
-  File "/work/train.py", line 2, in <module>
+  File "/job/train.py", line 2, in <module>
     trainer = GRPOTrainer(model, reward_funcs=[])
   File "/venv/lib/python3.12/site-packages/trl/trainer/grpo_trainer.py", line 300, in __init__
     raise ValueError("...")
@@ -58,7 +58,7 @@ VLLM = """\
 (EngineCore_DP0 pid=4242) ERROR 11-30 12:00:01 [core.py:842]     engine_core = EngineCoreProc(*args, **kwargs)
 (EngineCore_DP0 pid=4242) ERROR 11-30 12:00:01 [core.py:842] ValueError: Free memory on device (20.1/139.8 GiB) on startup is less than desired GPU memory utilization (0.9, 125.8 GiB).
 Traceback (most recent call last):
-  File "/work/train.py", line 5, in <module>
+  File "/job/train.py", line 5, in <module>
     trainer = GRPOTrainer(...)
 RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
 """
