@@ -47,7 +47,7 @@ SHELL = "#!/bin/bash\nset -e\nfor f in *.txt; do\n  echo $f\ndone\npython tools/
 
 def build(root: Path, files: int) -> None:
     """The repository; of every ten files seven are Python, one YAML, one shell, one a notebook with an image in it."""
-    cell = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": ["print(1)\n"], "outputs": [{"data": {"image/png": "A" * 20_000}, "output_type": "display_data", "metadata": {}}]}  # fmt: skip
+    cell = {"cell_type": "code", "metadata": {}, "execution_count": 1, "source": ["print(1)\n"], "outputs": [{"data": {"image/png": "A" * 170_000}, "output_type": "display_data", "metadata": {}}]}  # fmt: skip
     notebook = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
     for index in range(files - 20):
         folder = root / f"pkg_{index % 97}"

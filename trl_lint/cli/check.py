@@ -151,11 +151,11 @@ class Check:
         excluded = [g for glob in self.options.exclude for g in glob.split(",")]
         try:
             for path in discover(paths, excluded, self.skips):
-                self.files += 1
                 self.walked.add(path)
                 data = self.read(path)
                 if data is None:
                     continue
+                self.files += 1
                 if look.mentions(path, data):
                     yield path, data
                 elif look.may_launch(path, data):
@@ -195,6 +195,8 @@ class Check:
                     self.skips.append((path, f"larger than {LARGEST // 1_000_000} MB"))
                     return None
                 return file.read()
+        except FileNotFoundError:
+            return None  # git tracks it, and it has been deleted
         except OSError as error:
             self.skips.append((path, error.strerror or "cannot be read"))
             return None

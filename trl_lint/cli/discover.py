@@ -28,14 +28,18 @@ def discover(paths: Iterable[str], excluded: Iterable[str], skipped: list[tuple[
     for path in paths:
         if not os.path.lexists(path):
             raise NoSuchPath(f"{path}: no such file or directory")
-        found = sorted(_walk(path, skipped)) if os.path.isdir(path) else [path]
-        for file in found:
-            name = os.path.normpath(file)
-            named = file == path  # outright: also a DeepSpeed JSON, and a script without a suffix
-            if name in seen or not (is_read(name) or (named and _is_ours(path))) or excludes(name):
-                continue
-            seen.add(name)
-            yield name
+        if not os.path.isdir(path):
+            name = os.path.normpath(path)  # named outright: also a DeepSpeed JSON, and a script without a suffix
+            if name not in seen and (is_read(name) or _is_ours(path)) and not excludes(name):
+                seen.add(name)
+                yield name
+            continue
+        plain = path in (".", "./")
+        for file in sorted(_walk(path, skipped)):
+            name = file if plain and not file.startswith("./") else os.path.normpath(file)
+            if is_read(name) and name not in seen and not excludes(name):
+                seen.add(name)
+                yield name
 
 
 def _walk(folder: str, skipped: list[tuple[str, str]]) -> Iterable[str]:
@@ -46,6 +50,8 @@ def _walk(folder: str, skipped: list[tuple[str, str]]) -> Iterable[str]:
 @lru_cache(maxsize=8)
 def _git(folder: str) -> list[str] | None:
     """The files of a folder that git tracks or would track; None outside a repository or without git.
+
+    What is tracked may have been deleted since: to ask for each of ten thousand files costs as much as to read them.
 
     None as well for a folder that git ignores as a whole: whoever names it wants it looked at.
     """
@@ -64,8 +70,8 @@ def _git(folder: str) -> list[str] | None:
     if listed is None or (not listed and _ask_git(folder, "check-ignore", "-q", ".") is not None):
         return None
     prefix = "" if folder in (".", "./") else folder
-    names = [os.path.join(prefix, os.fsdecode(n)) for n in listed.split(b"\0") if n]
-    return [n for n in names if os.path.lexists(n)]
+    names = [os.fsdecode(n) for n in listed.split(b"\0") if n]
+    return [os.path.join(prefix, n) for n in names] if prefix else names
 
 
 def _ask_git(folder: str, *words: str) -> bytes | None:

@@ -33,8 +33,11 @@ def run(words: list[str]) -> int:
     grouped: dict[tuple[str, ...], list[str]] = {}
     try:
         for path in discover(options.paths or ["."], (), []):
-            with open(path, "rb") as file:
-                data = file.read()
+            try:
+                with open(path, "rb") as file:
+                    data = file.read()
+            except FileNotFoundError:  # git tracks it, and it has been deleted
+                continue
             if not look.mentions(path, data):
                 continue
             found = facts.gather(path, head=data, root=os.getcwd(), overrides=overrides, settings=settings.load(path))

@@ -38,7 +38,7 @@ def kind_of(path: str) -> Kind:
 
 def is_read(name: str) -> bool:
     """Whether a walk looks into a file of that name."""
-    return name.endswith(WALKED) or os.path.basename(name).startswith(NAMES)
+    return name.endswith(WALKED) or name.rpartition("/")[2].startswith(NAMES)
 
 
 def mentions(path: str, data: bytes) -> bool:
