@@ -62,3 +62,14 @@ def test_nothing_to_try_and_no_such_script(tmp_path: Path) -> None:
     }.items():
         done = probe(tmp_path, script)
         assert (done.returncode, done.stderr) == (2, f"trl-lint: {line}\n")
+
+
+def test_the_script_is_started_from_the_folder_that_the_user_stands_in(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '1'\n")
+    inside = tmp_path / "job"
+    inside.mkdir()
+    (inside / "data.txt").write_text("here")
+    code = SCRIPT.format(planted="max_seq_length=8").replace("\ntrainer", "\nopen('data.txt').read()\ntrainer", 1)
+    (inside / "train.py").write_text(code)
+    done = probe(inside, "train.py", "--steps", "4", "--pairs", "2")
+    assert "unknown-config-field  repaired: as fixed it trains" in done.stdout, done.stdout + done.stderr

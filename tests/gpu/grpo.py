@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-MODEL = os.environ.get("PROBE_MODEL", "/tmp/model")
+MODEL = os.environ.get("PROBE_MODEL", "model")
 files = sorted(glob.glob(f"{os.path.dirname(torch.__file__)}/**/*.py", recursive=True))[300:330]
 text = "".join(Path(f).read_text(errors="ignore") for f in files)
 
@@ -19,7 +19,7 @@ def variety(completions, **kwargs):
 
 
 training_args = GRPOConfig(
-    output_dir="/tmp/out",
+    output_dir="out",
     per_device_train_batch_size=32,
     num_generations=8,
     max_completion_length=128,

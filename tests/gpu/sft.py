@@ -10,13 +10,13 @@ import torch
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
-MODEL = os.environ.get("PROBE_MODEL", "/tmp/model")
+MODEL = os.environ.get("PROBE_MODEL", "model")
 files = sorted(glob.glob(f"{os.path.dirname(torch.__file__)}/**/*.py", recursive=True))[300:340]
 text = "".join(Path(f).read_text(errors="ignore") for f in files)
 random.seed(0)
 
 args = SFTConfig(
-    output_dir="/tmp/out",
+    output_dir="out",
     per_device_train_batch_size=8,
     max_length=2048,
     max_steps=200,

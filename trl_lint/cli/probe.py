@@ -91,8 +91,11 @@ class _Probe:
         self, options: argparse.Namespace, given: Sequence[str], examined: Examined, found: Sequence[Variant]
     ) -> None:
         self.options, self.given, self.examined, self.found = options, given, examined, found
-        self.project = Path(project_of(options.script))
-        self.script = Path(options.script).resolve().relative_to(self.project)
+        self.project = Path(project_of(options.script)).resolve()
+        here = Path.cwd().resolve()
+        # The folder that the script is started from, within the project: relative paths mean the same in the copy.
+        self.inside = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
+        self.script = Path(os.path.relpath(Path(options.script).resolve(), self.project / self.inside))
         self.trials: dict[str, dict[int, Trial]] = {}
         self.baseline = gpu_memory()
 
@@ -137,7 +140,7 @@ class _Probe:
             if name != AS_IS and name not in waiting:
                 continue
             spec = TrialSpec(
-                name, self.command(), folders[name], out / f"{pair}-{list(folders).index(name)}",
+                name, self.command(), folders[name] / self.inside, out / f"{pair}-{list(folders).index(name)}",
                 steps=self.options.steps, limits=Limits(whole=self.options.minutes * 60),
             )  # fmt: skip
             trial = run_trial(spec, baseline=self.baseline)

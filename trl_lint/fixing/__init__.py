@@ -94,7 +94,7 @@ def plan(examined: Examined, context: Context) -> tuple[Finding, ...]:
             planned.append(finding)
             continue
         try:
-            after = _verified(examined, [finding], context)
+            after = verified(examined, [finding], context)
         except CannotEdit as error:
             planned.append(replace(finding, held_back=str(error)))
             continue
@@ -105,11 +105,6 @@ def plan(examined: Examined, context: Context) -> tuple[Finding, ...]:
         )
         planned.append(replace(finding, fix=replace(finding.fix, edits=edits)))
     return tuple(planned)
-
-
-def written(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
-    """The files with the fixes of some findings in them, checked as a fix is. Raises CannotEdit."""
-    return _verified(examined, findings, context)
 
 
 def _allowed(finding: Finding, *, unsafe: bool) -> str | None:
@@ -148,7 +143,7 @@ def _round(
     others = sorted((f for f in wanted if f not in safe), key=lambda f: -f.gain)
     if safe:
         try:
-            examined, done = _verified(examined, safe, context), list(safe)
+            examined, done = verified(examined, safe, context), list(safe)
         except CannotEdit as error:
             if len(wanted) == 1:
                 return examined, [], [(wanted[0], str(error))]
@@ -159,14 +154,14 @@ def _round(
         if current is None:
             continue  # another fix has solved it already
         try:
-            examined = _verified(examined, [current], context)
+            examined = verified(examined, [current], context)
             done.append(current)
         except CannotEdit as error:
             refused.append((current, str(error)))
     return examined, done, refused
 
 
-def _verified(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
+def verified(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
     """The file after the fixes, read, linked and judged again. Raises CannotEdit with the reason if it is not right."""
     intents = [intent for finding in findings if finding.fix is not None for intent in finding.fix.intents]
     after = _written(examined, intents, context)

@@ -35,7 +35,7 @@ from trl_lint.knowledge.load import (
     trl,
     vllm,
 )
-from trl_lint.knowledge.servers import Limit, Serving, serving
+from trl_lint.knowledge.servers import Limit, Serving, serve_default, serving
 
 __all__ = [
     "REQUIRED",
@@ -67,6 +67,7 @@ __all__ = [
     "read_trl",
     "releases",
     "replacement",
+    "serve_default",
     "serving",
     "training_arguments",
     "training_arguments_history",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 from trl_lint.knowledge.curated import rows
@@ -99,7 +98,11 @@ class Serving:
         return None if found is None else found.default
 
 
-@cache
+def serve_default(name: str) -> object:
+    """What `vllm serve` uses for an option that nobody gave, None where that is not recorded."""
+    return rows("serving")["default"].get(name)
+
+
 def serving(trl_release: str, vllm_version: str | None = None) -> Serving:
     """What holds for a TRL release, known or not (a development version counts by its number), and a vLLM release.
 

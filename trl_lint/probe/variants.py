@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trl_lint.fixing import written
+from trl_lint.fixing import verified
 from trl_lint.model import Effect, Finding
 from trl_lint.rulebook.files import Context, Examined
 from trl_lint.sources.edits import CannotEdit
@@ -46,7 +46,7 @@ def variants(examined: Examined, context: Context) -> tuple[list[Variant], list[
         if finding.fix is None or finding.certainty == "possible":
             continue
         try:
-            after = written(examined, [finding], context)
+            after = verified(examined, [finding], context)
         except CannotEdit as error:
             refused.append((finding, str(error)))
             continue
@@ -66,7 +66,7 @@ def _together(findings: list[Finding], examined: Examined, context: Context) -> 
     after = examined
     for finding in findings:
         try:
-            after = written(examined, [*taken, finding], context)
+            after = verified(examined, [*taken, finding], context)
         except CannotEdit:
             continue
         taken.append(finding)

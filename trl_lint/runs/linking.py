@@ -639,7 +639,11 @@ def port_of(server: Launch) -> Value:
     given = server.flags.arguments.get("port")
     if given is not None:
         return given.value
-    return Unknown(server.flags.open) if server.flags.open is not None else Known(8000, Default("its default"))
+    return (
+        Unknown(server.flags.open)
+        if server.flags.open is not None
+        else Known(knowledge.serve_default("port"), Default("its default"))
+    )
 
 
 def _own_servers(module: Module) -> tuple[Launch, ...]:

@@ -124,12 +124,12 @@ class Run:
 
 
 class View:
-    """A run in one world. Values are looked up when asked for and kept."""
+    """A run in one world. Values are looked up when asked for and kept; `told` ones are taken as they are."""
 
-    def __init__(self, run: Run, world: World) -> None:
+    def __init__(self, run: Run, world: World, told: Mapping[str, Value] | None = None) -> None:
         self.run = run
         self.world = world
-        self._values: dict[str, Value] = {}
+        self._values: dict[str, Value] = dict(told or {})
         self._known: dict[str, Alternatives] = {}
         self._has: dict[str, bool] = {}
         self.items: dict[str, list[Any]] = {}

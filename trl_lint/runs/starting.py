@@ -166,19 +166,25 @@ def _mixed_precision(view: View) -> Value:
 def _gpus(view: View) -> Value:
     """The GPUs that the training can see, as device strings."""
     launch = view.run.launch
-    if launch is not None and isinstance(launch.gpus, Known):
-        return launch.gpus
     given = view.run.module.environment.get(VISIBLE)
-    if given is not None and not given.conditional:
+    if given is not None and not given.conditional and not (launch is not None and isinstance(launch.gpus, Known)):
         return _devices(given.value)
-    if launch is not None and (launch.host is not None or VISIBLE in launch.command.environment):
-        return launch.gpus
-    return _all_gpus(view)
+    return _seen(view, launch)
 
 
 @property_("launch.visible_gpus")
 def _visible_gpus(view: View) -> Value:
-    gpus = view.value("launch.gpus")
+    return _count(view.value("launch.gpus"))
+
+
+def _seen(view: View, launch: Launch | None) -> Value:
+    """The GPUs that a command sees: those it names, else all of this machine."""
+    if launch is None or not (isinstance(launch.gpus, Known) or launch.host or VISIBLE in launch.command.environment):
+        return _all_gpus(view)
+    return launch.gpus
+
+
+def _count(gpus: Value) -> Value:
     return Known(len(gpus.value), gpus.origin) if isinstance(gpus, Known) and isinstance(gpus.value, tuple) else gpus
 
 
@@ -242,15 +248,12 @@ def _server_gpus(view: View) -> Value:
     server = server_of(view)
     if server is None:
         return Unknown(_why_no_server(view))
-    if isinstance(server.gpus, Known) or server.host is not None or VISIBLE in server.command.environment:
-        return server.gpus
-    return _all_gpus(view)
+    return _seen(view, server)
 
 
 @property_("server.visible_gpus")
 def _server_visible(view: View) -> Value:
-    gpus = view.value("server.gpus")
-    return Known(len(gpus.value), gpus.origin) if isinstance(gpus, Known) and isinstance(gpus.value, tuple) else gpus
+    return _count(view.value("server.gpus"))
 
 
 @property_("server.same_host")
@@ -381,9 +384,7 @@ def _server_billions(view: View) -> Value:
 
 def _of_served(view: View, name: str) -> Value:
     """What a property says that goes by the model's name, asked of the server's model."""
-    other = View(view.run, view.world)
-    other._values["model.name"] = view.value("server.model")
-    return other.value(name)
+    return View(view.run, view.world, {"model.name": view.value("server.model")}).value(name)
 
 
 def server_option(view: View, name: str) -> Value:
@@ -404,13 +405,7 @@ def server_option(view: View, name: str) -> Value:
         if declared.default in (knowledge.REQUIRED, knowledge.UNREAD):
             return Unknown(f"--{name} is not given")
         return Known(declared.default, Default(view.world.label))
-    if name in _SERVE_DEFAULTS:
-        return Known(_SERVE_DEFAULTS[name], Default("vLLM"))
-    return Known(None, Default("vLLM"))
-
-
-# Of `vllm serve` itself, the same in every release that TRL goes with.
-_SERVE_DEFAULTS = {"port": 8000, "tensor_parallel_size": 1, "data_parallel_size": 1, "dtype": "auto"}
+    return Known(knowledge.serve_default(name), Default("vLLM"))
 
 
 # Where the trainer's client looks for its server
