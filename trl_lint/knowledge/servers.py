@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, Literal, TypeAlias
 
 from trl_lint.knowledge.curated import rows
@@ -103,6 +104,7 @@ def serve_default(name: str) -> object:
     return rows("serving")["default"].get(name)
 
 
+@cache
 def serving(trl_release: str, vllm_version: str | None = None) -> Serving:
     """What holds for a TRL release, known or not (a development version counts by its number), and a vLLM release.
 
