@@ -252,10 +252,10 @@ def _judged(measured: Verdict, rules: Rules) -> Verdict:
 
 def _measure(both: Sequence[Pair], rules: Rules) -> Verdict:
     """All numbers over pairs in which both trained, without a verdict yet."""
-    steady = [_steady_pair(a, b, rules) for a, b in both]
+    steady = [steady_pair(a, b, rules) for a, b in both]
     metric = _metric(steady, rules)
     ratios = [
-        math.log(rate_b / rate_a) for a, b in steady if (rate_a := _rate(a, metric)) and (rate_b := _rate(b, metric))
+        math.log(rate_b / rate_a) for a, b in steady if (rate_a := rate(a, metric)) and (rate_b := rate(b, metric))
     ]
     memory_metric, memory = _memory_ratios(both, rules)
     memory_bounds = interval(memory)
@@ -305,11 +305,16 @@ class _Steady:
     warming: float
 
 
-def _steady_pair(a: Series, b: Series, rules: Rules) -> tuple[_Steady, _Steady]:
+def steady_pair(a: Series, b: Series, rules: Rules) -> tuple[_Steady, _Steady]:
     """Both without the same first steps: seeded alike, step i of both has the same data."""
-    cycle = max(_cycle(a), _cycle(b))
-    dropped = max(_dropped(a.seconds, cycle, rules), _dropped(b.seconds, cycle, rules))
+    cycle, dropped = max(_cycle(a), _cycle(b)), warmup(a, b, rules)
     return _steady(a, dropped, cycle), _steady(b, dropped, cycle)
+
+
+def warmup(a: Series, b: Series, rules: Rules = RULES) -> int:
+    """How many first steps of both are left out."""
+    cycle = max(_cycle(a), _cycle(b))
+    return max(_dropped(a.seconds, cycle, rules), _dropped(b.seconds, cycle, rules))
 
 
 def _cycle(series: Series) -> int:
@@ -364,7 +369,7 @@ def _metric(steady: Sequence[tuple[_Steady, _Steady]], rules: Rules) -> Metric:
     return "tokens per second" if more / fewer > 1 + rules.tokens_differ else "steps per second"
 
 
-def _rate(trial: _Steady, metric: Metric) -> float | None:
+def rate(trial: _Steady, metric: Metric) -> float | None:
     if metric == "tokens per second":
         return trial.rate
     return 1 / trial.seconds if trial.seconds > 0 else None
@@ -375,18 +380,18 @@ def _memory_ratios(both: Sequence[Pair], rules: Rules) -> tuple[Literal["allocat
     outside = [(_outside(a), _outside(b)) for a, b in both]
     unseen = any(a is not None and b is not None and abs(b - a) > rules.outside_torch for a, b in outside)
     metric: Literal["allocated", "gpu_used"] = "gpu_used" if unseen else "allocated"
-    peaks = [(_peak(getattr(a, metric)), _peak(getattr(b, metric))) for a, b in both]
+    peaks = [(peak(getattr(a, metric)), peak(getattr(b, metric))) for a, b in both]
     ratios = [math.log(b / a) for a, b in peaks if a and b]
     return (metric, ratios) if ratios and len(ratios) == len(both) else (None, [])
 
 
-def _peak(values: Iterable[int | None]) -> int | None:
+def peak(values: Iterable[int | None]) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
 
 def _outside(series: Series) -> int | None:
     """What the device holds at its peak beyond torch's pool in the trainer's process."""
-    used, reserved = _peak(series.gpu_used), _peak(series.reserved)
+    used, reserved = peak(series.gpu_used), peak(series.reserved)
     return None if used is None or reserved is None else used - reserved
 
 
