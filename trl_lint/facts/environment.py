@@ -29,7 +29,7 @@ def read_environment(prefix: str) -> Environment | None:
     """The environment at a folder, or None when it does not hold TRL: then it is not the one that trains."""
     versions: dict[str, str] = {}
     homes: dict[str, str] = {}
-    for folder in _package_folders(prefix):
+    for folder in package_folders(prefix):
         for name in _listed(folder):
             found = re.fullmatch(_METADATA, name)
             if found and (package := canonical(found["name"])) in WATCHED:
@@ -58,7 +58,7 @@ def prefix_of(python: str) -> str | None:
     return os.path.dirname(folder) if os.path.basename(folder) in ("bin", "Scripts") else folder
 
 
-def _package_folders(prefix: str) -> Iterator[str]:
+def package_folders(prefix: str) -> Iterator[str]:
     yield prefix  # a site-packages folder itself
     yield os.path.join(prefix, "Lib", "site-packages")
     # Debian's system Python installs below `local`, and calls the folder dist-packages.

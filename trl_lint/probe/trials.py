@@ -7,7 +7,6 @@ which order trials run and how long they take.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import secrets
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from trl_lint.probe import supervisor
+from trl_lint.probe import hardware, supervisor
 from trl_lint.probe.comparison import Outcome, Series
 from trl_lint.probe.endings import Cause, Ending, Record, classify, last_line, shown
 from trl_lint.reports.redaction import redact
@@ -71,7 +70,8 @@ class ServerSpec:
 class TrialSpec:
     """`command` runs in `cwd` for `steps` steps; `out` is a folder of this trial alone, made if it is not there.
 
-    `environment` is added to our own. `name` is the variant's, "A" for the script as it is.
+    `environment` is added to our own. `name` is the variant's, "A" for the script as it is. `holds` are descriptors that
+    stay open as long as the supervisors of the trial live, whatever becomes of us (see `scratch.Scratch`).
     """
 
     name: str
@@ -83,6 +83,7 @@ class TrialSpec:
     seed: int = 42
     limits: Limits = Limits()
     server: ServerSpec | None = None
+    holds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def run_trial(spec: TrialSpec, *, baseline: Sequence[int] = (), on_step: Callabl
             if ending := server.wait_until_healthy():
                 assert server.program.report is not None
                 return _trial(spec, server.program.report, ending, notes=notes)
-        program = _Program(spec.command, spec.cwd, _environment(spec), spec.out, spec.limits)
+        program = _Program(spec.command, spec.cwd, _environment(spec), spec.out, spec.limits, spec.holds)
         while not program.read(POLL, on_step):
             if server is not None and server.program.read(0):
                 program.stop()  # the trainer would wait for it for minutes
@@ -265,8 +266,9 @@ class _Program:
     """A command that runs under a supervisor of its own; `report` is its last word."""
 
     def __init__(
-        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], folder: Path, limits: Limits
-    ) -> None:
+        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], folder: Path, limits: Limits,
+        holds: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.report: Record | None = None
         self._token = secrets.token_hex(16)
         self._grace = limits.grace
@@ -293,6 +295,7 @@ class _Program:
             start_new_session=True,
             cwd="/",
             bufsize=0,
+            pass_fds=holds,
         )
         self._say((json.dumps(request) + "\n").encode())
 
@@ -391,7 +394,7 @@ class _Server:
             supervisor.VARIABLE: json.dumps({"out": str(folder.absolute()), "steps": spec.steps, "seed": spec.seed}),
         }
         limits = Limits(whole=None, silent=None, grace=spec.limits.grace)
-        self.program = _Program(server.command, server.cwd or spec.cwd, environment, folder, limits)
+        self.program = _Program(server.command, server.cwd or spec.cwd, environment, folder, limits, spec.holds)
 
     def wait_until_healthy(self) -> Ending | None:
         """None once it is; else why it never was, and then it has ended."""
@@ -452,21 +455,11 @@ def _healthy(url: str) -> bool:
 def gpu_memory() -> tuple[int, ...]:
     """Bytes in use on each GPU as the driver sees it, in the order of nvidia-smi; empty where there is none."""
     try:
-        pynvml: Any = importlib.import_module("pynvml")  # of the extra `probe`
-    except ImportError:
+        return hardware.memory_in_use()
+    except hardware.NoModule:
         return _nvidia_smi()
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
+    except hardware.NoNvml:
         return ()
-    try:
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        return tuple(int(pynvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
-    except pynvml.NVMLError:
-        return ()
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
 
 
 def _nvidia_smi() -> tuple[int, ...]:
@@ -560,7 +553,7 @@ def _series(ranks: Mapping[int, Sequence[Record]], report: Record, ending: Endin
     while by_rank and all(count + 1 in steps for steps in by_rank):
         count += 1
     rows = [[steps[number] for steps in by_rank] for number in range(1, count + 1)]
-    seconds = tuple(_largest(row, "seconds") or 0.0 for row in rows)
+    seconds = tuple(max(map(_whole, row)) for row in rows)
     return Series(
         seconds=seconds,
         tokens=tuple(_total(row, "tokens") for row in rows),
@@ -588,6 +581,11 @@ def _steps(records: Sequence[Record]) -> dict[int, Record]:
         if record["kind"] == "step" and isinstance(number, int) and not isinstance(number, bool):
             found.setdefault(number, record)
     return found
+
+
+def _whole(record: Record) -> float:
+    """Seconds of a step with what came before it: transformers collates the next batch between two steps."""
+    return (_number(record, "between") or 0.0) + (_number(record, "seconds") or 0.0)
 
 
 def _startup(rows: Sequence[Sequence[Record]], seconds: Sequence[float], report: Record) -> float | None:
