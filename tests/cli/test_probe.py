@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,14 @@ trainer.train()
 """
 
 
-def probe(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(STUB), "TRL_LINT_CACHE_DIR": str(folder / ".cache")}
+def probe(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, "probe", *words, **more)
+
+
+def run(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(STUB), "TRL_LINT_CACHE_DIR": str(folder / ".cache"), **more}
     return subprocess.run(
-        [sys.executable, "-m", "trl_lint", "probe", *words],
+        [sys.executable, "-m", "trl_lint", *words],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -36,7 +41,8 @@ def test_a_script_that_stops_is_repaired(tmp_path: Path) -> None:
     before = sorted(p.name for p in tmp_path.iterdir())
     done = probe(tmp_path, "train.py", "--steps", "4", "--pairs", "2", "--select", "unknown-config-field")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "unknown-config-field  repaired: as fixed it trains" in done.stdout
+    assert done.stdout.startswith("It trains here: rename it to max_length\n"), done.stdout
+    assert "as it is it stops: TypeError" in " ".join(done.stdout.split())
     record = json.loads((tmp_path / ".trl-lint" / "evidence.jsonl").read_text().splitlines()[0])
     assert record["rule"] == "unknown-config-field"
     assert record["verdict"]["name"] == "repaired"
@@ -48,7 +54,7 @@ def test_a_dry_run_lists_the_trials(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT.format(planted="max_seq_length=8"))
     done = probe(tmp_path, "train.py", "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("10 trials of 8 steps: ")
+    assert done.stdout.startswith("11 trials of 8 steps: ")  # five pairs and the warm-up
     assert "unknown-config-field: rename it to max_length (train.py)" in done.stdout
 
 
@@ -72,4 +78,81 @@ def test_the_script_is_started_from_the_folder_that_the_user_stands_in(tmp_path:
     code = SCRIPT.format(planted="max_seq_length=8").replace("\ntrainer", "\nopen('data.txt').read()\ntrainer", 1)
     (inside / "train.py").write_text(code)
     done = probe(inside, "train.py", "--steps", "4", "--pairs", "2")
-    assert "unknown-config-field  repaired: as fixed it trains" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_report_page_and_the_copies_that_were_run_are_left_where_asked(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '1'\n")
+    (tmp_path / "train.py").write_text(SCRIPT.format(planted="max_seq_length=8"))
+    words = ("train.py", "--steps", "4", "--pairs", "2", "--report", "out.html", "--keep", "kept")
+    done = probe(tmp_path, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (tmp_path / "out.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "unknown-config-field" in page
+    assert "max_length=8" in (tmp_path / "kept" / "1" / "train.py").read_text()
+    assert not (tmp_path / "kept" / "1" / "kept").exists()
+    again = probe(tmp_path, *words)
+    assert (again.returncode, again.stderr) == (2, "trl-lint: kept: File exists; name a folder that is not there yet\n")
+
+
+FAKE_TRL = """import http.server, os, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+assert sys.argv[1] == "vllm-serve" and os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+def test_a_launch_file_is_run_beside_its_server_and_fixed_in_the_recipe(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    programs = tmp_path / "programs"
+    project = tmp_path / "project"
+    programs.mkdir()
+    project.mkdir()
+    (programs / "trl.py").write_text(FAKE_TRL)
+    for name, words in {"python": '"$@"', "trl": f'{programs}/trl.py "$@"'}.items():
+        (programs / name).write_text(f"#!/bin/sh\nexec {sys.executable} {words}\n")
+        (programs / name).chmod(0o755)
+    (project / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '1'\n")
+    (project / "train.py").write_text(
+        "# trl-lint: facts trl==1.16.0\nimport urllib.request\nfrom trl import SFTConfig, SFTTrainer, TrlParser\n\n"
+        "parser = TrlParser((SFTConfig,))\n(args,) = parser.parse_args_and_config()\n"
+        f"urllib.request.urlopen('http://127.0.0.1:{port}/health/')\nSFTTrainer(args=args).train()\n"
+    )
+    (project / "recipe.yaml").write_text("output_dir: out\nmax_seq_length: 8  # short\n")
+    (project / "run.sh").write_text(
+        f"CUDA_VISIBLE_DEVICES=0 trl vllm-serve --model m --port {port} &\n"
+        "CUDA_VISIBLE_DEVICES=1 python train.py --config recipe.yaml\n"
+    )
+    words = ("run.sh", "--steps", "4", "--pairs", "2", "--select", "unknown-recipe-key")
+    done = probe(project, *words, PATH=f"{programs}:{os.environ['PATH']}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("It trains here: rename it to max_length\n"), done.stdout
+    assert "max_seq_length" in (project / "recipe.yaml").read_text()
+    with socket.socket() as other:
+        assert other.connect_ex(("127.0.0.1", port)) != 0  # no server is left
+
+
+def test_confirm_writes_what_repaired_and_says_why_not_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'p'\nversion = '1'\n")
+    (tmp_path / "train.py").write_text(SCRIPT.format(planted="max_seq_length=8, fp16=True"))
+    words = ("--fix", "--confirm", "--steps", "4", "--gpu", "a100", "train.py")
+    done = run(tmp_path, *words)
+    assert "max_length=8, fp16=True" in (tmp_path / "train.py").read_text(), done.stdout + done.stderr
+    assert "changes the numerics" in done.stdout
+    again = run(tmp_path, *words)
+    assert "Fixed 0, 1 held back" in again.stdout
+    folder = run(tmp_path, "--fix", "--confirm", ".")
+    assert (folder.returncode, folder.stderr) == (
+        2, "trl-lint: --confirm runs trainings: name the files that start one, not .\n",
+    )  # fmt: skip

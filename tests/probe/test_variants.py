@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trl_lint.probe.variants import LARGEST_COPY, shadow, variants
+from trl_lint.probe.variants import LARGEST_COPY, diff, shadow, together, variants
 
 from ..helpers import context, lint_files
 
@@ -16,18 +16,43 @@ trainer = SFTTrainer(model="Qwen/Qwen3-0.6B", args=args, train_dataset=data, tok
 """
 
 
-def test_each_fix_is_a_variant_and_all_of_them_one_more() -> None:
-    found, refused = variants(lint_files({"train.py": CODE}), context())
+def test_each_fix_is_a_variant_and_several_can_be_one() -> None:
+    examined = lint_files({"train.py": CODE})
+    found, refused = variants(examined, context())
     by_name = {v.name: v for v in found}
     assert not refused
-    assert {"unknown-config-field", "unknown-trainer-keyword", "fp16-on-ampere", "all"} <= set(by_name)
+    assert {"unknown-config-field", "unknown-trainer-keyword", "fp16-on-ampere"} <= set(by_name)
     only = by_name["unknown-trainer-keyword"].changed["train.py"].decode()
     assert only == CODE.replace("tokenizer=tok", "processing_class=tok")
-    together = by_name["all"].changed["train.py"].decode()
-    assert "processing_class=tok" in together
-    assert "max_length=512" in together
-    assert "fp16" not in together
-    assert by_name["all"].effect == "numerics"
+    both = together([f for v in found for f in v.findings], examined, context())
+    assert both is not None
+    text = both.changed["train.py"].decode()
+    assert "processing_class=tok" in text
+    assert "max_length=512" in text
+    assert "fp16" not in text
+    assert both.effect == "numerics"
+    assert '-args = SFTConfig(output_dir="out", fp16=True, max_seq_length=512)' in diff(
+        both.changed, {"train.py": CODE.encode()}
+    )
+    assert together(found[0].findings, examined, context()) is None
+
+
+def test_fixes_on_top_of_others(tmp_path: Path) -> None:
+    examined = lint_files({"train.py": CODE})
+    base = [f for f in examined.findings if f.rule == "unknown-config-field"]
+    on_top, _ = variants(examined, context(), lambda f: f.rule == "fp16-on-ampere", base)
+    assert [v.rules for v in on_top] == [("unknown-config-field", "fp16-on-ampere")]
+    assert on_top[0].rule == "fp16-on-ampere"
+    assert b"max_length=512" in on_top[0].changed["train.py"]
+
+
+def test_two_findings_of_one_rule_are_two_variants() -> None:
+    code = CODE.replace(
+        "max_seq_length=512", "max_seq_length=512, no_cuda=True, logging_dir='x', overwrite_output_dir=True"
+    )
+    found, _ = variants(lint_files({"train.py": code}), context(), lambda f: f.rule == "unknown-config-field")
+    names = [v.name for v in found]
+    assert len(set(names)) == len(names) > 1
 
 
 def test_the_copy_holds_the_variant_and_leaves_the_project_alone(tmp_path: Path) -> None:

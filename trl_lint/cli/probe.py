@@ -1,53 +1,45 @@
-"""`trl-lint probe SCRIPT [-- ARGS]`: words in; the script run as it is and as fixed, alternating, and a verdict each, out."""
+"""`trl-lint probe FILE [-- ARGS]`: words in; the run as it is and as fixed, alternating, and a verdict for each fix, out."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import shlex
+import signal
 import sys
-import tempfile
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import TextIO
 
-from trl_lint import __version__
 from trl_lint.cli import UsageError, check
 from trl_lint.cli.discover import project_of
+from trl_lint.cli.progress import progress
 from trl_lint.model import Finding
 from trl_lint.probe import evidence
-from trl_lint.probe.comparison import Pair, Promise, Verdict, best, compare, needs_more
-from trl_lint.probe.trials import Limits, Trial, TrialSpec, estimate, gpu_memory, run_trial, schedule
-from trl_lint.probe.variants import Variant, shadow, variants
-from trl_lint.reports.redaction import redact
+from trl_lint.probe.comparison import RULES
+from trl_lint.probe.probed import Probed
+from trl_lint.probe.session import A_TRIAL, CannotProbe, Job, Session
+from trl_lint.probe.starts import CannotStart, Start, start
+from trl_lint.probe.trials import Limits, estimate
+from trl_lint.probe.variants import Variant, variants
 from trl_lint.rulebook.files import Context, Examined
-
-AS_IS = "as it is"
-ONLINE = frozenset({"grpo", "rloo", "online_dpo", "nash_md", "xpo", "gold", "gkd", "distillation", "ppo"})
-LEAST_PAIRS = 5
-MOST_PAIRS = 12
-A_TRIAL = 60.0
-"""Seconds to expect of a trial before one has been run."""
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `probe`."""
     made = argparse.ArgumentParser(
         prog="trl-lint probe", allow_abbrev=False,
-        description="Run a training script as it is and as fixed, alternating, on this machine, and say what each fix does.",
-        epilog="What follows -- is given to the script. Exit: 0 a verdict was reached, 1 something broke or nothing was confirmed, 2 could not run.",
+        description="Run a training as it is and as fixed, alternating, on this machine, and say what each fix does.",
+        epilog="What follows -- is given to the script. Exit: 0 something was confirmed or repaired and nothing broke, 1 else, 2 could not run.",
     )  # fmt: skip
     add = made.add_argument
-    add("script", metavar="SCRIPT")
-    add(
-        "--launcher",
-        metavar="WORDS",
-        help='what starts it (default: this Python): "accelerate launch --num_processes 2"',
-    )
-    add("--steps", type=int, default=8, metavar="N", help="optimizer steps of each trial (default: 8)")
-    add("--pairs", type=int, default=LEAST_PAIRS, metavar="N", help="pairs of trials (default: 5, more while undecided, at most 12)")  # fmt: skip
-    add("--minutes", type=float, default=60, metavar="M", help="the longest that one trial may take")
+    add("file", metavar="FILE", help="a training script, or the launch file or recipe that starts one")
+    trial_options(made)
     add("--select", action="append", default=[], metavar="NAME", help="only the fixes of these rules")
+    add("--report", metavar="FILE", help="also write what was found as one HTML page")
+    add("--keep", metavar="FOLDER", help="leave the copies that were run, and what they printed, in this folder")
     add("--dry-run", action="store_true", help="list the trials and what they may take, run nothing")
     for package in ("trl", "vllm", "transformers"):
         add(f"--{package}", metavar="V", help=argparse.SUPPRESS)
@@ -55,167 +47,157 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def trial_options(made: argparse._ActionsContainer) -> None:
+    """How trials are run: the same words for `probe` and for `--confirm`."""
+    add = made.add_argument
+    add("--launcher", metavar="WORDS", help='what starts the script, "accelerate launch --num_processes 2" (default: as the project\'s launch file says, else this Python)')  # fmt: skip
+    add("--steps", type=_at_least(2), default=8, metavar="N", help="optimizer steps of each trial (default: 8)")
+    add("--pairs", type=_at_least(1), default=RULES.pairs, metavar="N", help=f"pairs of trials (default: {RULES.pairs}, more while undecided, at most {RULES.most_pairs})")  # fmt: skip
+    add("--minutes", type=float, default=60, metavar="M", help="the longest that one trial may take (default: 60)")
+    add("--silent-minutes", type=float, default=10, metavar="M", help="without a step or output for so long it counts as hung (default: 10)")  # fmt: skip
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def whole(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{number} is less than {least}")
+        return number
+
+    return whole
+
+
 def run(words: list[str]) -> int:
     """Run `probe`."""
     own, given = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = parser().parse_args(own)
-    if not os.path.isfile(options.script):
-        raise UsageError(f"{options.script}: no such file")
+    if not os.path.isfile(options.file):
+        raise UsageError(f"{options.file}: no such file")
     examined, context = _examined(options)
-    found, refused = variants(examined, context)
     chosen = {n for part in options.select for n in part.split(",")}
-    found = [v for v in found if not chosen or v.name in chosen]
-    for finding, why in refused:
-        print(f"not tried: {finding.rule}: {why}")
-    if not found:
-        print(f"{options.script}: no fix to try.")
-        return 0
-    probe = _Probe(options, given, examined, found)
-    if options.dry_run:
-        return probe.dry_run()
-    return probe.run()
+
+    def wanted(finding: Finding) -> bool:
+        return not chosen or finding.rule in chosen
+
+    job = job_of(options, given, examined, ["probe", *own, *(["--", *given] if given else [])])
+    found, refused = variants(examined, context, wanted)
+    if options.dry_run or not found:
+        for finding, why in refused:
+            print(f"not tried: {finding.rule}: {why}")
+        if not found:
+            print(f"{options.file}: no fix to try.")
+            return 0
+        return _dry_run(job, found)
+    try:
+        with ending_well(), Session(job, progress()) as session:
+            try:
+                session.search(examined, context, wanted)
+            except KeyboardInterrupt:
+                if session.verdicts:
+                    report(session, options.report)
+                raise
+            return report(session, options.report)
+    except CannotProbe as error:
+        raise UsageError(str(error)) from None
 
 
 def _examined(options: argparse.Namespace) -> tuple[Examined, Context]:
-    """The group of files that the script belongs to, judged as `check` would judge it."""
+    """The group of files that the file belongs to, judged as `check` would judge it."""
     facts = [w for p in ("trl", "vllm", "transformers", "gpu") if (v := getattr(options, p)) for w in (f"--{p}", v)]
-    checking = check.Check(check.parser().parse_args([*facts, "--no-cache", options.script]))
-    group = checking.group(options.script)
+    checking = check.Check(check.parser().parse_args([*facts, "--no-cache", options.file]))
+    group = checking.group(options.file)
     if group is None:
-        raise UsageError(f"{options.script}: no TRL training found in it")
+        raise UsageError(f"{options.file}: no TRL training found in it")
     return group
 
 
-class _Probe:
-    def __init__(
-        self, options: argparse.Namespace, given: Sequence[str], examined: Examined, found: Sequence[Variant]
-    ) -> None:
-        self.options, self.given, self.examined, self.found = options, given, examined, found
-        self.project = Path(project_of(options.script)).resolve()
-        here = Path.cwd().resolve()
-        # The folder that the script is started from, within the project: relative paths mean the same in the copy.
-        self.inside = here.relative_to(self.project) if here.is_relative_to(self.project) else Path()
-        self.script = Path(os.path.relpath(Path(options.script).resolve(), self.project / self.inside))
-        self.trials: dict[str, dict[int, Trial]] = {}
-        self.baseline = gpu_memory()
+def job_of(options: argparse.Namespace, given: Sequence[str], examined: Examined, words: Sequence[str]) -> Job:
+    """What is to be run for the options of `trial_options`, beside `options.file`."""
+    project, here = Path(project_of(options.file)).resolve(), Path.cwd().resolve()
+    name = os.path.normpath(options.file)
 
-    def command(self) -> tuple[str, ...]:
-        launcher = shlex.split(self.options.launcher) if self.options.launcher else [sys.executable]
-        return (*launcher, self.script.as_posix(), *self.given)
+    def started(variant: Variant | None) -> Start:
+        state = examined if variant is None or variant.after is None else variant.after
+        return start(state, name, launcher=options.launcher, arguments=given, project=project, here=here)
 
-    def dry_run(self) -> int:
-        names = [AS_IS, *(v.name for v in self.found)]
-        print(f"{len(names) * self.options.pairs} trials of {self.options.steps} steps: {shlex.join(self.command())}")
-        for variant in self.found:
-            print(f"  {variant.name}: {variant.title} ({', '.join(sorted(variant.changed))})")
-        seconds = estimate([n for n in names for _ in range(self.options.pairs)], {}, A_TRIAL)
-        print(f"at a minute each that is {seconds / 60:.0f} minutes")
-        return 0
-
-    def run(self) -> int:
-        with tempfile.TemporaryDirectory(prefix="trl-lint-probe-") as scratch:
-            folders = {AS_IS: Path(scratch) / "as-is"}
-            shadow(self.project, folders[AS_IS], {})
-            here = Path.cwd()
-            for index, variant in enumerate(self.found):
-                folders[variant.name] = Path(scratch) / f"variant-{index}"
-                changed = {
-                    (here / path).resolve().relative_to(self.project).as_posix(): data
-                    for path, data in variant.changed.items()
-                }
-                shadow(self.project, folders[variant.name], changed)
-            verdicts = self.measured(folders, Path(scratch) / "out")
-        return self.report(verdicts)
-
-    def measured(self, folders: dict[str, Path], out: Path) -> dict[str, Verdict]:
-        """Every trial, A B B A …, until each variant has its pairs and its verdict."""
-        waiting = {v.name for v in self.found}
-        begun = -1
-        for pair, name in schedule([AS_IS, *(v.name for v in self.found)], MOST_PAIRS):
-            if pair != begun and pair >= self.options.pairs:
-                waiting = {v.name for v in self.found if needs_more(self.pairs(v), self.promise(v))}
-            begun = pair
-            if not waiting:
-                break
-            if name != AS_IS and name not in waiting:
-                continue
-            spec = TrialSpec(
-                name, self.command(), folders[name] / self.inside, out / f"{pair}-{list(folders).index(name)}",
-                steps=self.options.steps, limits=Limits(whole=self.options.minutes * 60),
-            )  # fmt: skip
-            trial = run_trial(spec, baseline=self.baseline)
-            self.trials.setdefault(name, {})[pair] = trial
-            self.say(pair, name, trial)
-            if trial.series.outcome in ("refused", "not reached") and name == AS_IS:
-                raise UsageError(
-                    f"{self.options.script}: {trial.series.error or trial.series.outcome}; {trial.reproduce}"
-                )
-        return {v.name: compare(self.pairs(v), self.promise(v)) for v in self.found}
-
-    def say(self, pair: int, name: str, trial: Trial) -> None:
-        series = trial.series
-        steps = sorted(series.seconds[2:] or series.seconds)
-        what = (
-            f"{steps[len(steps) // 2]:.3f} s/step" if steps and series.trained else f"{series.outcome}: {series.error}"
-        )
-        print(redact(f"pair {pair + 1}, {name}: {what} ({trial.seconds:.0f} s)"), file=sys.stderr)
-
-    def pairs(self, variant: Variant) -> list[Pair]:
-        """The pairs in which both were run."""
-        as_is, fixed = self.trials.get(AS_IS, {}), self.trials.get(variant.name, {})
-        return [(as_is[n].series, fixed[n].series) for n in sorted(as_is.keys() & fixed.keys())]
-
-    def promise(self, variant: Variant) -> Promise:
-        methods = {f.method for f in variant.findings}
-        first = next(iter(self.trials.get(AS_IS, {}).values()), None)
-        train = first.train if first is not None else None
-        fields = train.get("fields", {}) if train is not None else {}
-        exact = (
-            train is not None and str(train.get("device")) == "cpu" and not (fields.get("bf16") or fields.get("fp16"))
-        )
-        return Promise(variant.effect, bool(methods & ONLINE), exact)
-
-    def report(self, verdicts: dict[str, Verdict]) -> int:
-        path = evidence.place(str(self.project))
-        width = max(len(name) for name in verdicts)
-        for variant in self.found:
-            verdict = verdicts[variant.name]
-            print(redact(f"{variant.name:{width}}  {verdict.name}: {_told(verdict)}"))
-            self.record(path, variant, verdict)
-        kept = best(verdicts)
-        if kept is not None:
-            print(f"fastest that was confirmed: {kept}")
-        print(f"recorded in {os.path.relpath(path)}")
-        good = any(v.name in ("confirmed", "repaired") for v in verdicts.values())
-        broke = any(v.name == "broken" for v in verdicts.values())
-        return 0 if good and not broke else 1
-
-    def record(self, path: str, variant: Variant, verdict: Verdict) -> None:
-        trial = next((t for t in self.trials.get(variant.name, {}).values() if t.train is not None), None)
-        finding: Finding = variant.findings[0]
-        evidence.append(
-            path,
-            evidence.Record(
-                datetime.now(UTC).isoformat(timespec="seconds"), variant.name, variant.title,
-                finding.fix.key if finding.fix is not None else "", variant.effect,
-                _conditions(trial, finding), tuple(self.pairs(variant)), verdict,
-                shlex.join(["trl-lint", "probe", self.options.script, "--select", variant.name]), f"trl-lint {__version__}",
-            ),
-        )  # fmt: skip
-
-
-def _conditions(trial: Trial | None, finding: Finding) -> evidence.Conditions:
-    train = trial.train if trial is not None else None
-    if train is None:
-        return evidence.Conditions(method=finding.method)
-    return evidence.Conditions(
-        finding.method, train.get("model") or {}, evidence.fields_that_matter(train.get("fields") or {}),
-        {"gpu": train.get("gpu"), "count": trial.ranks if trial is not None else None}, train.get("versions") or {},
+    try:
+        started(None)
+    except CannotStart as error:
+        raise UsageError(str(error)) from None
+    methods = {run.method for run in examined.runs if name in (*run.paths, run.module.path)} - {None}
+    return Job(
+        options.file, project, here, started, {p: t.data for p, t in examined.sources.texts.items()},
+        methods.pop() if len(methods) == 1 else None, shlex.join(["trl-lint", *words]), options.steps, options.pairs,
+        keep=Path(options.keep) if options.keep else None, limits=Limits(whole=options.minutes * 60, silent=options.silent_minutes * 60),
     )  # fmt: skip
 
 
-def _told(verdict: Verdict) -> str:
-    """The numbers of a verdict in one line."""
-    if verdict.payback_steps:
-        return f"{verdict.reason}; a slower start pays back after {verdict.payback_steps} steps"
-    return verdict.reason
+def _dry_run(job: Job, found: Sequence[Variant]) -> int:
+    begun = job.start(None)
+    trials = 1 + (len(found) + 1) * job.pairs
+    said = f" ({begun.said})" if begun.said else ""
+    print(f"{trials} trials of {job.steps} steps: {shlex.join(begun.command)}{said}")
+    if begun.server is not None:
+        print(f"  beside a server of each trial's own: {shlex.join(begun.server.command)}")
+    for variant in found:
+        print(f"  {variant.name}: {variant.title} ({', '.join(sorted(variant.changed))})")
+    minutes = estimate(["trial"] * trials, {}, A_TRIAL) / 60
+    more = ", and more pairs where they leave it open"
+    if len(found) > 1:
+        more = f"{more}; then those that won together"
+    print(f"at a minute each that is {minutes:.0f} minutes{more}")
+    return 0
+
+
+def report(session: Session, page: str | None, out: TextIO | None = None) -> int:
+    """Print what was found, record it, write the page. The exit code of `probe`."""
+    from rich.console import Console
+
+    from trl_lint.probe.table import print_table
+
+    probed = session.probed()
+    print_table(probed, Console(file=out, highlight=False))
+    path = evidence.place(str(session.job.project))
+    recorded = 0
+    try:
+        for record in session.records():
+            evidence.append(path, record)
+            recorded += 1
+    except evidence.EvidenceError as error:
+        print(f"trl-lint: {error}", file=sys.stderr)
+    if recorded:
+        print(f"recorded in {os.path.relpath(path)}", file=out)
+    if page is not None:
+        write_page(probed, page)
+        print(f"report in {page}", file=out)
+    names = [tried.verdict.name for tried in probed.tried]
+    return 0 if {"confirmed", "repaired"} & set(names) and "broken" not in names else 1
+
+
+def write_page(probed: Probed, path: str) -> None:
+    """The report page, whole or not at all."""
+    from trl_lint.probe.page import page
+
+    beside = f"{path}.{os.getpid()}.part"
+    try:
+        with open(beside, "w", encoding="utf-8", newline="\n") as file:
+            file.write(page(probed))
+        os.replace(beside, path)
+    except OSError as error:
+        if os.path.exists(beside):
+            os.unlink(beside)
+        raise UsageError(f"{path}: the report cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def ending_well() -> Iterator[None]:
+    """A polite request to end is taken like Ctrl-C, so that trials end and copies are removed."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trl_lint.fixing.routing import routed
 from trl_lint.fixing.width import line_width
-from trl_lint.model import Finding, Fix, Intent, Severity
+from trl_lint.model import Edit, Finding, Fix, Intent, Severity
 from trl_lint.rulebook.engine import disagreement
 from trl_lint.rulebook.files import Context, Examined, again, errors_in_every_world
 from trl_lint.runs import Run
@@ -54,28 +54,32 @@ class Fixed:
         return self.examined.text.data
 
 
-def fix_file(examined: Examined, context: Context, *, unsafe: bool) -> Fixed:
-    """Apply what may be applied. Raises NoFixpoint."""
+def fix_file(
+    examined: Examined, context: Context, *, unsafe: bool, refused: Callable[[Finding], str | None] | None = None
+) -> Fixed:
+    """Apply what may be applied: safe fixes, with `unsafe` all; or those for which `refused` gives no reason.
+
+    Raises NoFixpoint.
+    """
+    held = refused or (lambda finding: _allowed(finding, unsafe=unsafe))
     before = dict(examined.sources.texts)
     applied: list[Finding] = []
     failed: dict[tuple[object, ...], tuple[Finding, str]] = {}
     for _ in range(ROUNDS):
-        wanted = [f for f in examined.findings if _allowed(f, unsafe=unsafe) is None and _key(f) not in failed]
+        wanted = [f for f in examined.findings if held(f) is None and identity(f) not in failed]
         if not wanted:
             break
-        examined, done, refused = _round(examined, wanted, context)
+        examined, done, unwritable = _round(examined, wanted, context)
         applied += done
-        failed.update({_key(f): (f, why) for f, why in refused})
-        if not done and not refused:
+        failed.update({identity(f): (f, why) for f, why in unwritable})
+        if not done and not unwritable:
             break
     else:
         raise NoFixpoint(
             f"{examined.path}: the fixes of {', '.join(sorted({f.rule for f in wanted}))} do not settle; please report this"
         )
-    left = [
-        (f, why) for f in examined.findings if f.fix is not None and (why := _allowed(f, unsafe=unsafe)) is not None
-    ]
-    standing = {_key(f) for f in examined.findings}
+    left = [(f, why) for f in examined.findings if f.fix is not None and (why := held(f)) is not None]
+    standing = {identity(f) for f in examined.findings}
     now = examined.sources.texts
     return Fixed(
         {p: (t.data, now[p].data) for p, t in before.items() if p in now and now[p].data != t.data},
@@ -126,7 +130,7 @@ def _unsafe(fix: Fix) -> str:
     return "unsafe, changes the training" if fix.effect == "training" else "unsafe, changes the numerics"
 
 
-def _key(finding: Finding) -> tuple[object, ...]:
+def identity(finding: Finding) -> tuple[object, ...]:
     """What a finding is, wherever edits above have moved it."""
     return finding.rule, finding.fields, finding.message
 
@@ -139,7 +143,8 @@ def _round(
     If the text of all does not prove right they go one by one too, so that one bad fix does not cost the others.
     """
     done: list[Finding] = []
-    safe = [f for f in wanted if f.fix is not None and f.fix.safety == "safe"]
+    # A fix that brings its own edits goes alone: after any other one they would be somewhere else.
+    safe = [f for f in wanted if f.fix is not None and f.fix.safety == "safe" and f.fix.intents]
     others = sorted((f for f in wanted if f not in safe), key=lambda f: -f.gain)
     if safe:
         try:
@@ -150,7 +155,7 @@ def _round(
             others = [*safe, *others]
     refused: list[tuple[Finding, str]] = []
     for finding in others:
-        current = next((f for f in examined.findings if _key(f) == _key(finding)), None)
+        current = next((f for f in examined.findings if identity(f) == identity(finding)), None)
         if current is None:
             continue  # another fix has solved it already
         try:
@@ -164,9 +169,10 @@ def _round(
 def verified(examined: Examined, findings: Sequence[Finding], context: Context) -> Examined:
     """The file after the fixes, read, linked and judged again. Raises CannotEdit with the reason if it is not right."""
     intents = [intent for finding in findings if finding.fix is not None for intent in finding.fix.intents]
-    after = _written(examined, intents, context)
-    was, now = Counter(map(_key, examined.findings)), Counter(map(_key, after.findings))
-    if any(now[key] > was[key] - solved for key, solved in Counter(map(_key, findings)).items()):
+    edits = [e for f in findings if f.fix is not None and not f.fix.intents for e in f.fix.edits]
+    after = _written(examined, intents, context, edits)
+    was, now = Counter(map(identity, examined.findings)), Counter(map(identity, after.findings))
+    if any(now[key] > was[key] - solved for key, solved in Counter(map(identity, findings)).items()):
         raise CannotEdit("the finding would still be there")
     known = {(f.rule, f.fields) for f in examined.findings if f.severity is Severity.error}
     new = [f for f in after.findings if f.severity is Severity.error and (f.rule, f.fields) not in known]
@@ -178,8 +184,8 @@ def verified(examined: Examined, findings: Sequence[Finding], context: Context) 
     return after
 
 
-def _written(examined: Examined, intents: Iterable[Intent], context: Context) -> Examined:
-    """The files with the intents written into them, read, linked and judged again. Raises CannotEdit."""
+def _written(examined: Examined, intents: Iterable[Intent], context: Context, edits: Iterable[Edit] = ()) -> Examined:
+    """The files with the intents, or the edits, written into them, read, linked and judged again. Raises CannotEdit."""
     by_path: dict[str, list[Intent]] = {}
     for intent in map(routed, intents):
         by_path.setdefault(intent.site.span.path, []).append(intent)
@@ -192,6 +198,10 @@ def _written(examined: Examined, intents: Iterable[Intent], context: Context) ->
         if kind_of(path) == "python" and _parses(before.code) and not _parses(code):
             raise CannotEdit("the result does not parse")
         texts[path] = Text(path, _encoded(before, code))
+    for one in sorted(edits, key=lambda e: -e.start):
+        before = texts.get(one.path) or examined.sources.texts[one.path]
+        data = before.data
+        texts[one.path] = Text(one.path, data[: one.start] + one.text.encode(before.encoding) + data[one.end :])
     try:
         return again(examined, texts, context)
     except Unparsable as error:
@@ -201,11 +211,11 @@ def _written(examined: Examined, intents: Iterable[Intent], context: Context) ->
 def _nobody_undoes(before: Examined, after: Examined, findings: Sequence[Finding], context: Context) -> None:
     """Raises CannotEdit if another rule would now change the same values back: which of the two is right is not ours to say."""
     changed = {(i.name, i.path) for f in findings if f.fix is not None for i in f.fix.intents}
-    known = {_key(f) for f in before.findings}
+    known = {identity(f) for f in before.findings}
     for finding in after.findings:
         if (
             finding.fix is None
-            or _key(finding) in known
+            or identity(finding) in known
             or not {(i.name, i.path) for i in finding.fix.intents} & changed
         ):
             continue
@@ -213,7 +223,7 @@ def _nobody_undoes(before: Examined, after: Examined, findings: Sequence[Finding
             back = _written(after, finding.fix.intents, context)
         except CannotEdit:
             continue
-        if {_key(f) for f in back.findings} & {_key(f) for f in findings}:
+        if {identity(f) for f in back.findings} & {identity(f) for f in findings}:
             raise CannotEdit(f"{finding.rule} would undo it")
 
 

@@ -6,11 +6,14 @@ memory.
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from trl_lint.fixing import verified
 from trl_lint.model import Effect, Finding
@@ -26,45 +29,76 @@ _STRENGTH: Mapping[Effect, int] = {"same": 0, "numerics": 1, "training": 2}
 
 @dataclass(frozen=True)
 class Variant:
-    """What one fix, or all of them together, would leave: `changed` maps a path to its new bytes.
+    """What one fix, or several together, would leave: `changed` maps a path to its new bytes, `after` is all of it.
 
-    `effect` is the strongest of its fixes; `findings` are what it solves.
+    `effect` is the strongest of its fixes; `findings` are what it solves, and `about` the one that is judged by it, None
+    where it is several. `after` is None for a text that no fix made.
     """
 
     name: str
     title: str
     effect: Effect
     changed: Mapping[str, bytes]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
+    after: Examined | None = None
+    about: Finding | None = None
+
+    @property
+    def key(self) -> str:
+        """What is done to which values, however it is worded: by this a record is found again."""
+        findings = self.findings if self.about is None else (self.about,)
+        return "; ".join(sorted(f.fix.key for f in findings if f.fix is not None))
+
+    @property
+    def rule(self) -> str:
+        """The rule that a record of it is filed under; its own name where it is not one rule's."""
+        return self.about.rule if self.about is not None else self.name
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules whose fixes are in it."""
+        return tuple(dict.fromkeys(f.rule for f in self.findings)) or (self.name,)
 
 
-def variants(examined: Examined, context: Context) -> tuple[list[Variant], list[tuple[Finding, str]]]:
-    """A variant for each fix that can be written, and one with all that go together; and why the others cannot be tried."""
+Refused: TypeAlias = tuple[Finding, str]
+
+
+def variants(
+    examined: Examined, context: Context, wanted: Callable[[Finding], bool] = lambda _finding: True,
+    base: Sequence[Finding] = (),
+) -> tuple[list[Variant], list[Refused]]:  # fmt: skip
+    """A variant for each wanted fix that can be written, the most promising first; and why the others cannot be tried.
+
+    With a `base` each fix comes on top of those of the base.
+    """
     found: list[Variant] = []
-    refused: list[tuple[Finding, str]] = []
+    refused: list[Refused] = []
+    names: Counter[str] = Counter()
     for finding in sorted(examined.findings, key=lambda f: -f.gain):
-        if finding.fix is None or finding.certainty == "possible":
+        if finding.fix is None or finding.certainty == "possible" or finding in base or not wanted(finding):
             continue
         try:
-            after = verified(examined, [finding], context)
+            after = verified(examined, [*base, finding], context)
         except CannotEdit as error:
             refused.append((finding, str(error)))
             continue
+        names[finding.rule] += 1
+        count = names[finding.rule]
+        name = finding.rule if count == 1 else f"{finding.rule} ({count})"
+        effect = _strongest([*base, finding])
         found.append(
-            Variant(finding.rule, finding.fix.title, finding.fix.effect, _changed(examined, after), (finding,))
+            Variant(name, finding.fix.title, effect, _changed(examined, after), (*base, finding), after, finding)
         )
-    if len(found) > 1:
-        together = _together([v.findings[0] for v in found], examined, context)
-        if together is not None:
-            found.append(together)
     return found, refused
 
 
-def _together(findings: list[Finding], examined: Examined, context: Context) -> Variant | None:
-    """All fixes that can be written one on top of the other, the most promising first."""
+def together(findings: Sequence[Finding], examined: Examined, context: Context, name: str = "all") -> Variant | None:
+    """Those fixes that can be written one on top of the other, the first ones first; None when they are less than two."""
     taken: list[Finding] = []
     after = examined
     for finding in findings:
+        if finding in taken:
+            continue
         try:
             after = verified(examined, [*taken, finding], context)
         except CannotEdit:
@@ -72,9 +106,22 @@ def _together(findings: list[Finding], examined: Examined, context: Context) -> 
         taken.append(finding)
     if len(taken) < 2:
         return None
-    effects = [f.fix.effect for f in taken if f.fix is not None]
-    strongest = max(effects, key=lambda e: _STRENGTH[e])
-    return Variant("all", f"{len(taken)} fixes together", strongest, _changed(examined, after), tuple(taken))
+    title = f"{len(taken)} fixes together"
+    return Variant(name, title, _strongest(taken), _changed(examined, after), tuple(taken), after)
+
+
+def diff(changed: Mapping[str, bytes], before: Mapping[str, bytes]) -> str:
+    """A unified diff of what a variant changes."""
+    lines: list[str] = []
+    for path, data in sorted(changed.items()):
+        was, now = (t.decode("utf-8", "replace").splitlines(keepends=True) for t in (before.get(path, b""), data))
+        for line in difflib.unified_diff(was, now, f"a/{path}", f"b/{path}"):
+            lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    return "".join(lines)
+
+
+def _strongest(findings: Sequence[Finding]) -> Effect:
+    return max((f.fix.effect for f in findings if f.fix is not None), key=lambda e: _STRENGTH[e], default="same")
 
 
 def _changed(before: Examined, after: Examined) -> dict[str, bytes]:
@@ -85,14 +132,20 @@ def _changed(before: Examined, after: Examined) -> dict[str, bytes]:
     }
 
 
-def shadow(project: Path, destination: Path, changed: Mapping[str, bytes]) -> None:
+def shadow(project: Path, destination: Path, changed: Mapping[str, bytes], without: Path | None = None) -> None:
     """A copy of a project with some files replaced; `changed` names them relative to `project`.
+
+    The folder `without`, which holds the copies, is no part of it.
 
     Files that a training may read or write are copied, so that nothing it does reaches the user's own; only what is
     larger than a script or a config can be is linked to. Raises OSError.
     """
     for root, folders, files in os.walk(project):
-        folders[:] = [f for f in folders if f not in _NEVER and not os.path.exists(os.path.join(root, f, "pyvenv.cfg"))]
+        folders[:] = [
+            f
+            for f in folders
+            if f not in _NEVER and Path(root, f) != without and not os.path.exists(os.path.join(root, f, "pyvenv.cfg"))
+        ]
         inside = Path(root).relative_to(project)
         (destination / inside).mkdir(parents=True, exist_ok=True)
         for file in files:

@@ -6,4 +6,6 @@ from importlib import import_module
 def __getattr__(name: str) -> object:  # lazy, like the real package
     if name in ("SFTConfig", "SFTTrainer"):
         return getattr(import_module("trl.trainer.sft_trainer"), name)
+    if name == "TrlParser":
+        return getattr(import_module("trl.scripts.utils"), name)
     raise AttributeError(name)
