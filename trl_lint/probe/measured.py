@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
-from trl_lint.probe.evidence import Record, load
+from trl_lint.probe.comparison import Effect, Promise, compare
+from trl_lint.probe.evidence import Record, load, stale
+from trl_lint.probe.session import ONLINE
 
 ROOT = Path(__file__).parents[2]
 _SECTION = re.compile(r"(?ms)^## Measured\n.*?(?=^## )")
@@ -29,11 +34,27 @@ def section(records: list[Record]) -> str:
     return "".join([*lines, "\n"])
 
 
+def pooled(records: Iterable[Record]) -> list[Record]:
+    """One record for each fix under the same conditions, its verdict over the pairs of all sittings; only decided ones."""
+    found: list[Record] = []
+    for record in records:
+        for place, other in enumerate(found):
+            same = (other.rule, other.key, other.title) == (record.rule, record.key, record.title)
+            if same and not stale(other, record.conditions) and not stale(record, other.conditions):
+                pairs = (*other.pairs, *record.pairs)
+                promise = Promise(cast(Effect, record.effect), record.conditions.method in ONLINE)
+                found[place] = replace(record, pairs=pairs, verdict=compare(pairs, promise))
+                break
+        else:
+            found.append(record)
+    return [record for record in found if record.verdict.name != "cannot tell"]
+
+
 def pages() -> dict[Path, str]:
     """Every page that a record is about, with its section as the records have it."""
     found: dict[str, list[Record]] = {}
     for path in sorted((ROOT / "docs" / "evidence").glob("*.jsonl")):
-        for record in load(str(path)).records:
+        for record in pooled(load(str(path)).records):
             found.setdefault(record.rule, []).append(record)
     made: dict[Path, str] = {}
     for rule, records in found.items():
