@@ -230,6 +230,13 @@ def test_startup_by_the_records_clock(tmp_path: Path) -> None:
     assert series_of(tmp_path).startup == pytest.approx(10.0)
 
 
+def test_waiting_for_data_is_part_of_a_step(tmp_path: Path) -> None:
+    """transformers fetches and collates a batch before on_step_begin: a slow collator would cost nothing."""
+    write_rank(tmp_path, 0, {"kind": "train"}, step(1, between=2.0), step(2, between=None), step(3, between=0.5))
+    write_rank(tmp_path, 1, {"kind": "train"}, step(1, seconds=2.5), step(2), step(3, between=1.0))
+    assert series_of(tmp_path).seconds == (3.0, 1.0, 2.0)
+
+
 def test_odd_lines_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "rank-0.jsonl").write_bytes(
         b'{"kind": "train"}\n[]\nnull\n"x"\n{"kind": 3}\n\xff\xfe\n{"kind": "step"}\n{"kind": "step", "step": true}\n'

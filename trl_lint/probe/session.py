@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +21,7 @@ from trl_lint.probe import evidence, hardware
 from trl_lint.probe.comparison import RULES, Pair, Promise, Verdict, best, compare, needs_more
 from trl_lint.probe.evidence import Conditions, Record
 from trl_lint.probe.probed import AS_IS, Probed, Ran, Tried
+from trl_lint.probe.scratch import Scratch
 from trl_lint.probe.starts import Start
 from trl_lint.probe.trials import Limits, Trial, TrialSpec, estimate, gpu_memory, run_trial, schedule
 from trl_lint.probe.variants import Refused, Variant, diff, shadow, together, variants
@@ -121,13 +120,15 @@ class Session:
         self.refused: list[Refused] = []
         self.notes: list[str] = []
         self._free = gpu_memory()
+        self._temporary: Scratch | None = None
         self._began = datetime.now(UTC)
         self._folders: dict[str, Path] = {}
         self._seconds: dict[str, list[float]] = {}
 
     def __enter__(self) -> Session:
         if self.job.keep is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="trl-lint-probe-"))
+            self._temporary = Scratch()
+            self._scratch = self._temporary.folder
             return self
         self._scratch = self.job.keep.absolute()
         try:
@@ -139,8 +140,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if self.job.keep is None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._temporary is not None:
+            self._temporary.close()
 
     # what is run -------------------------------------------------------------------------------------------------------
 
@@ -269,6 +270,7 @@ class Session:
             name, start.command, copy / start.folder,
             self._scratch / "out" / f"{WARM_UP if pair is None else pair}-{list(self._folders).index(_label(variant))}",
             environment=start.environment, steps=self.job.steps, seed=self.job.seed, limits=self.job.limits, server=server,
+            holds=(self._temporary.hold,) if self._temporary is not None else (),
         )  # fmt: skip
         self.listener.begins(pair, name, left)
         trial = run_trial(spec, baseline=self._free, on_step=self.listener.steps)

@@ -17,4 +17,6 @@ class TrlParser:
         known = {f.name for c in self.classes for f in dataclasses.fields(c)}
         if unknown := sorted(set(given) - known):
             raise ValueError(f"Some specified arguments are not used by the TrlParser: {unknown}")
-        return tuple(c(**{n: v for n, v in given.items() if n in {f.name for f in dataclasses.fields(c)}}) for c in self.classes)
+        return tuple(
+            c(**{n: v for n, v in given.items() if n in {f.name for f in dataclasses.fields(c)}}) for c in self.classes
+        )

@@ -1,0 +1,230 @@
+"""Planted fixes: scripts of which one line is known to be better or worse, and how often the probe says so.
+
+Usage: python -m tests.bench.planted [--stub] [--python PATH]... [--times N] [--record FILE]
+
+The scripts stand in tests/probe/planted; a plant replaces one of their marked lines. Each time every plant is judged anew,
+in fresh processes and as `trl-lint probe` judges a fix: `--stub` under stubs of TRL and transformers whose clock is
+simulated, `--python` under the real TRL of that interpreter, on the CPU. Every verdict is a line added to the record
+(docs/evidence/planted.ndjson), from which the page beside it is written anew. Exit: 0 if every verdict was right, else 1.
+Under real TRL a time takes some 50 trials: ten minutes on a core that has nothing else to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+
+from trl_lint.probe.comparison import Name, Verdict
+from trl_lint.probe.session import Job, Session, Silence
+from trl_lint.probe.starts import Start
+from trl_lint.probe.trials import Limits, Trial
+from trl_lint.probe.variants import Variant
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "tests" / "probe" / "planted"
+STUBS = ROOT / "tests" / "probe" / "stub"
+RECORD = ROOT / "docs" / "evidence" / "planted.ndjson"  # not .jsonl: no evidence of a rule
+
+
+@dataclass(frozen=True)
+class Plant:
+    """B is the script with its line that is marked `mark` replaced by `line`; A is the script.
+
+    With `mended` it is the other way round. The verdict's reason must hold `says`; its `gains` must be these and no others.
+    """
+
+    name: str
+    mark: str
+    line: str
+    verdict: Name
+    gains: tuple[str, ...] = ()
+    says: str = ""
+    mended: bool = False
+    hangs: bool = False
+
+    def right(self, verdict: Verdict) -> bool:
+        """Whether this is what the probe should have said."""
+        return (verdict.name, verdict.gains) == (self.verdict, self.gains) and self.says in verdict.reason
+
+
+SLEEP = Plant("a sleep in the data collator is removed", "sleep", "pass", "confirmed", ("speed",))
+PLANTS = (
+    SLEEP,
+    Plant("memory that nothing reads is freed", "memory", "spare = None", "confirmed", ("memory",)),
+    Plant("a line that raises is mended", "anything", "raise ValueError('planted')", "repaired", says="planted", mended=True),
+    Plant("a line that costs nothing is another", "anything", "self.count = 2", "no gain"),
+    Plant("a sleep is added", "anything", "time.sleep(0.5)", "slower"),
+    Plant("it raises", "anything", "raise ValueError('planted')", "broken", says="stops: ValueError: planted"),
+    Plant("it hangs", "anything", "threading.Event().wait()", "broken", says="hangs", hangs=True),
+    Plant("another learning rate", "rate", "rate = 0.01", "changes training", says="the loss of step"),
+    Plant("another order of the data", "order", "order = range(9, -1, -1)", "changes training", says="the loss of step"),
+)  # fmt: skip
+REWARD = Plant("a sleep in the reward function is removed", "sleep", "pass", "confirmed", ("speed",))
+REAL_PLANTS = {"sft.py": PLANTS, "grpo.py": [REWARD]}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where scripts run, and the plants of each."""
+
+    name: str
+    python: str
+    plants: Mapping[str, Sequence[Plant]]
+    environment: Mapping[str, str]
+
+
+def stub() -> Setting:
+    """Under stubs that train within milliseconds."""
+    return Setting("stub", sys.executable, {"stub.py": PLANTS}, {"PYTHONPATH": str(STUBS)})
+
+
+def real(python: str) -> Setting:
+    """Under the TRL that `python` imports."""
+    names = "trl", "transformers", "torch"
+    ask = (
+        f"from importlib.metadata import version; print(*(f'{{name}} {{version(name)}}' for name in {names}), sep=', ')"
+    )
+    said = subprocess.run([python, "-c", ask], capture_output=True, text=True, timeout=60, check=False)
+    if said.returncode:
+        raise SystemExit(f"{python}: {said.stderr.strip().splitlines()[-1]}; install trl and torch for it")
+    environment = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    return Setting(said.stdout.strip(), python, REAL_PLANTS, environment)
+
+
+class Longest(Silence):
+    """Hears how long the longest trial took."""
+
+    seconds = 0.0
+
+    def ended(self, pair: int | None, name: str, trial: Trial) -> None:
+        """A trial has ended."""
+        self.seconds = max(self.seconds, trial.seconds)
+
+
+def judged(setting: Setting, number: int = 0) -> Iterator[tuple[str, Plant, Verdict]]:
+    """Every plant of a setting once: those of one script in one session each, as the fixes of one script are."""
+    for script, plants in setting.plants.items():
+        for mended in (False, True):
+            some = [plant for plant in plants if plant.mended == mended]
+            verdicts = _measured(setting, script, some, number) if some else {}
+            yield from ((script, plant, verdicts[plant.name]) for plant in some)
+
+
+def _measured(setting: Setting, script: str, plants: Sequence[Plant], number: int) -> Mapping[str, Verdict]:
+    """Plants of which all have the same A."""
+    text = (SCRIPTS / script).read_text("utf-8")
+    with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
+        project = Path(scratch)
+        for path in SCRIPTS.glob("*.py"):
+            (project / path.name).write_bytes(path.read_bytes())
+        changed = {plant.name: planted(text, plant) for plant in plants}
+        if plants[0].mended:
+            (plant,) = plants
+            (project / script).write_text(changed[plant.name], "utf-8")
+            changed[plant.name] = text
+        start = Start((setting.python, script), environment={**setting.environment, "PLANTED_SEED": f"{number}"})
+        job = Job(script, project, project, lambda _: start, method="grpo" if script == "grpo.py" else "sft")
+        longest = Longest()
+        with Session(job, longest) as session:
+            for hangs in (False, True):
+                if hangs:  # what a hang is depends on how slow the machine was so far
+                    session.job = replace(job, limits=Limits(silent=2 + 2 * longest.seconds, grace=1))
+                some = [plant for plant in plants if plant.hangs == hangs]
+                session.measure([Variant(p.name, p.line, "same", {script: changed[p.name].encode()}) for p in some])
+            return session.verdicts
+
+
+def planted(text: str, plant: Plant) -> str:
+    """The script with that one line replaced."""
+    changed, count = re.subn(
+        rf"^( *)\S.*  # planted: {plant.mark}$", lambda found: found[1] + plant.line, text, flags=re.MULTILINE
+    )
+    assert count == 1, f"{count} lines are marked {plant.mark}"
+    return changed
+
+
+# The record ------------------------------------------------------------------------------------------------------------
+
+
+def line(setting: Setting, script: str, plant: Plant, verdict: Verdict) -> str:
+    """One verdict as a line of JSON. `load` is how many processes wanted a core in the last minute."""
+    numbers = {
+        name: round(value, 4)
+        for name in ("ratio", "low", "high", "memory_ratio")
+        if (value := getattr(verdict, name)) is not None
+    }
+    record = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1),
+        "setting": setting.name, "script": script, "plant": plant.name, "expected": plant.verdict, "verdict": verdict.name,
+        "right": plant.right(verdict), "pairs": verdict.pairs, **numbers, "reason": verdict.reason,
+    }  # fmt: skip
+    return json.dumps(record)
+
+
+def page(lines: Iterable[str]) -> str:
+    """The record as Markdown: how often each plant came out right, and every verdict that did not."""
+    records = [json.loads(each) for each in lines]
+    settings = sorted({r["setting"] for r in records}, key=lambda name: (name != "stub", name))
+    plants = dict.fromkeys((r["plant"], r["expected"]) for r in records)
+    table = [["what B changes", "it should say", *settings]]
+    for plant, expected in plants:
+        found = [[r["right"] for r in records if (r["plant"], r["setting"]) == (plant, name)] for name in settings]
+        table.append([plant, expected, *(f"{sum(rights)} of {len(rights)}" if rights else "" for rights in found)])
+    rows = [f"| {' | '.join(cells)} |" for cells in table]
+    rows.insert(1, "|---" * len(table[0]) + "|")
+    wrong = [
+        f"- {r['date']}, {r['setting']}, load {r['load']} on {r['cores']} cores: {r['plant']}: {r['verdict']}: {r['reason']}"
+        for r in records
+        if not r["right"]
+    ]
+    return "\n".join([*ABOUT, *rows, *(["", "What came out wrong:", "", *wrong] if wrong else []), ""])
+
+
+ABOUT = [
+    "# Planted fixes", "",
+    "Scripts of which one line is known to be better or worse (`tests/probe/planted`), and how often the probe said so: real TRL",
+    "on the CPU, and stubs of it with a simulated clock. Written by this command, which adds a line for each verdict to",
+    "`planted.ndjson`:", "",
+    "```bash", "python -m tests.bench.planted --stub --python /tmp/new/bin/python --python /tmp/old/bin/python --times 20", "```", "",
+]  # fmt: skip
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the bench."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.planted", description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("--stub", action="store_true", help="under stubs of TRL and transformers")
+    add("--python", action="append", default=[], metavar="PATH", help="an interpreter that has TRL")
+    add("--times", type=int, default=20, metavar="N", help="how often each plant is judged (default: 20)")
+    add("--record", type=Path, default=RECORD, metavar="FILE", help=f"(default: {RECORD.relative_to(ROOT)})")
+    options = parser.parse_args(words)
+    settings = [*([stub()] if options.stub else []), *map(real, options.python)]
+    if not settings:
+        parser.error("nothing to run: --stub, --python PATH, or both")
+    wrong = 0
+    for number, setting in product(range(options.times), settings):
+        for script, plant, verdict in judged(setting, number):
+            right = plant.right(verdict)
+            wrong += not right
+            said = f"{'right' if right else 'WRONG'}: {verdict.name}: {verdict.reason}"
+            print(f"{number + 1}, {setting.name}: {plant.name}: {said}", flush=True)
+            with options.record.open("a", encoding="utf-8") as file:
+                file.write(line(setting, script, plant, verdict) + "\n")
+    text = page(options.record.read_text("utf-8").splitlines())
+    options.record.with_suffix(".md").write_text(text, "utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # where it is set every trial would compile TRL anew
+    sys.exit(main())
