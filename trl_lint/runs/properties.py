@@ -200,15 +200,20 @@ def _device_map(view: View) -> Value:
 @property_("model.dtype")
 def _dtype(view: View) -> Value:
     """The dtype of the loaded weights as torch names it ("bfloat16", "float32"), or "auto"."""
-    value = load_argument(view, "dtype", "torch_dtype")
-    if isinstance(value, Known) and isinstance(value.value, Symbol):
-        return Known(value.value.name.removeprefix("torch.").replace("half", "float16"), value.origin)
-    if isinstance(value, Known) and isinstance(value.value, str):
-        return Known(value.value.removeprefix("torch."), value.origin)
+    value = _dtype_name(load_argument(view, "dtype", "torch_dtype"))
     if isinstance(value, Known) and value.value is None:
         if view.run.module.unsloth is not None:
             return Unknown("unsloth chooses the dtype")
         return _default_dtype(view)
+    return value
+
+
+def _dtype_name(value: Value) -> Value:
+    """A dtype as torch names it, of `torch.bfloat16` or "bfloat16"."""
+    if isinstance(value, Known) and isinstance(value.value, Symbol):
+        return Known(value.value.name.removeprefix("torch.").replace("half", "float16"), value.origin)
+    if isinstance(value, Known) and isinstance(value.value, str):
+        return Known(value.value.removeprefix("torch."), value.origin)
     return value
 
 
@@ -258,6 +263,25 @@ def _quantized(view: View) -> Value:
     if any(isinstance(v, (Unknown, OneOf)) for v in values[:1] + values[2:]):
         return Unknown("how the model is quantised is not shown")
     return Known(None, _not_given(view))
+
+
+@property_("model.four_bit_compute_dtype")
+def _four_bit_compute_dtype(view: View) -> Value:
+    """What the 4-bit layers of bitsandbytes compute in: `bnb_4bit_compute_dtype`, which transformers makes float32 if it is absent."""
+    if model_is_parsed(view):
+        return Unknown("the script makes the quantisation config")
+    for value in (load_argument(view, "quantization_config"), view.value("trainer.quantization_config")):
+        if isinstance(value, Known) and isinstance(value.value, Object):
+            site = value.value.site
+            argument = site.arguments.get("bnb_4bit_compute_dtype")
+            if argument is not None:
+                return _dtype_name(
+                    Unknown("it is set only on one branch") if argument.conditional else view.settle(argument.value)
+                )
+            return Unknown(site.open) if site.open is not None else Known("float32", Default("transformers"))
+        if not isinstance(value, Known):
+            return Unknown("how the model is quantised is not shown")
+    return Unknown("no quantisation config is shown")
 
 
 @property_("model.use_cache")

@@ -124,6 +124,9 @@ def place_for(view: View, name: str) -> Target | None:
         if config is None or truth(view.alternatives("model.is_name")) is not True:
             return None
         return Target(config, "model_init_kwargs", (rest,), config.arguments.get("model_init_kwargs"))
+    if root == "ref_model":
+        site = model_site(view, reference=True)
+        return Target(site, rest.removeprefix("load.")) if site is not None else None
     if root == "peft":
         site = peft_site(view)
         return Target(site, rest) if site is not None else None
