@@ -226,3 +226,23 @@ def test_a_script_that_refuses_its_arguments_is_no_matter_of_fixes(
 
     with pytest.raises(CannotProbe, match=r"^train.py: .*are required: --model; \(cd .* && python train.py\)$"):
         searched(tmp_path, monkeypatch, behaviour)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("ModuleNotFoundError: No module named 'torch'", "train.py: no torch in the environment that it runs in; start trl-lint with the Python that trains, or name it with --launcher; (cd "),
+        ("ModuleNotFoundError: No module named 'trl.gone'", None),
+        ("ImportError: cannot import name 'PPOTrainer' from 'trl'", None),
+    ],
+)  # fmt: skip
+def test_a_missing_package_is_no_matter_of_fixes_but_a_missing_name_is(
+    error: str, line: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if line is None:
+        one, _ = searched(tmp_path, monkeypatch, lambda _: stops(error))
+        assert set(names(one.probed()).values()) == {"cannot tell"}
+        return
+    with pytest.raises(CannotProbe) as raised:
+        searched(tmp_path, monkeypatch, lambda _: stops(error))
+    assert str(raised.value).startswith(line)

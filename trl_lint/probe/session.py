@@ -7,6 +7,7 @@ train, what repairs it comes first and the others are judged on top of that.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,9 +206,8 @@ class Session:
         names = [AS_IS, *(v.name for v in found)]
         left = estimate([AS_IS, *(n for n in names for _ in range(self.job.pairs))], {}, A_TRIAL)
         self.warm_up = self._run(None, None, AS_IS, left)
-        series = self.warm_up.series
-        if series.outcome in ("refused", "not reached"):
-            raise CannotProbe(f"{self.job.script}: {series.error or series.outcome}; {self._by_hand()}")
+        if why := _hopeless(self.warm_up):
+            raise CannotProbe(f"{self.job.script}: {why}; {self._by_hand()}")
         return self.warm_up
 
     def _recorded(self, variant: Variant, recorded: evidence.Evidence) -> bool:
@@ -401,6 +401,20 @@ def conditions(trial: Trial | None, method: str | None) -> Conditions:
         method, train.get("model") or {}, evidence.fields_that_matter(train.get("fields") or {}),
         {"gpu": train.get("gpu"), "count": trial.ranks}, train.get("versions") or {},
     )  # fmt: skip
+
+
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(?!trl\b)([^'.]+)")
+
+
+def _hopeless(trial: Trial) -> str | None:
+    """Why the script as it is does not come to train, where no fix could be the remedy."""
+    series = trial.series
+    if series.outcome in ("refused", "not reached") or trial.cause in ("hub", "disk", "stdin"):
+        return series.error or series.outcome
+    if missing := _MISSING.search(series.error or ""):
+        name = missing[1]
+        return f"no {name} in the environment that it runs in; start trl-lint with the Python that trains, or name it with --launcher"
+    return None
 
 
 def tail_of(path: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
