@@ -23,9 +23,14 @@ def all_rules() -> tuple[rulebook.Rule, ...]:
 
 
 def context(
-    only: str | None = None, *, possible: bool = False, rules: tuple[rulebook.Rule, ...] | None = None, **facts: str
+    only: str | None = None,
+    *,
+    possible: bool = False,
+    rules: tuple[rulebook.Rule, ...] | None = None,
+    target: str | None = None,
+    **facts: str,
 ) -> Context:
-    """A context without settings. Facts by hand are given as `trl="1.16.0"`, `gpu="a100:8"`."""
+    """A context without settings. Facts by hand are given as `trl="1.16.0"`, `gpu="a100:8"`; `target` as `--target-trl`."""
     gpu = facts.pop("gpu", None)
     overrides = Overrides({name.replace("_", "-"): version for name, version in facts.items()}, gpu, None)
     chosen = rules if rules is not None else all_rules()
@@ -35,6 +40,7 @@ def context(
         overrides,
         lambda _path: Settings(),
         possible=possible,
+        target=target,
     )
 
 
@@ -56,17 +62,26 @@ def fix(
     return fix_file(examine(path, Text(path, data), made), made, unsafe=unsafe)
 
 
-def lint_files(files: dict[str, str], only: str | None = None, *, possible: bool = False, **facts: str) -> Examined:
+def lint_files(
+    files: dict[str, str],
+    only: str | None = None,
+    *,
+    possible: bool = False,
+    target: str | None = None,
+    **facts: str,
+) -> Examined:
     """Judge files that stand together in a folder with nothing else."""
     forget_facts()
     texts = {path: Text(path, code.encode()) for path, code in files.items()}
-    return examine_group(texts, context(only, possible=possible, **facts))
+    return examine_group(texts, context(only, possible=possible, target=target, **facts))
 
 
-def fix_files(files: dict[str, str], only: str | None = None, *, unsafe: bool = False, **facts: str) -> Fixed:
+def fix_files(
+    files: dict[str, str], only: str | None = None, *, unsafe: bool = False, target: str | None = None, **facts: str
+) -> Fixed:
     """Judge and fix files that stand together."""
-    made = context(only, **facts)
-    return fix_file(lint_files(files, only, **facts), made, unsafe=unsafe)
+    made = context(only, target=target, **facts)
+    return fix_file(lint_files(files, only, target=target, **facts), made, unsafe=unsafe)
 
 
 def said(examined: Examined) -> list[str]:

@@ -298,6 +298,23 @@ class Related:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a probe of this project has recorded of a finding's fix.
+
+    `said` reads "6.8x, measured on NVIDIA H200 on 2026-11-30; your run has since changed (trl 1.15.0 -> 1.16.0)".
+    `summary` is the same for machines: verdict, speedup, low, high, hardware, date, stale.
+    """
+
+    said: str
+    summary: Mapping[str, object]
+
+    @property
+    def advises(self) -> bool:
+        """Whether the fix is still to be advised: not if it brought nothing, or harm, to this very run."""
+        return bool(self.summary["stale"]) or self.summary["verdict"] in ("confirmed", "repaired", "cannot tell")
+
+
+@dataclass(frozen=True)
 class Finding:
     """A rule that holds on one or more runs, at one primary span.
 
@@ -321,6 +338,7 @@ class Finding:
     undecided: str | None = None
     held_back: str | None = None
     gain: int = 0
+    measured: Measured | None = None
 
     @property
     def order(self) -> tuple[str, int, int, int, str, str]:

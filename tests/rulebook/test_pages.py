@@ -32,7 +32,7 @@ def groups_of(rule: rulebook.Rule, section: str) -> list[dict[str, str]]:
 
 
 def fires(files: dict[str, str], rule: rulebook.Rule) -> list[str]:
-    found = lint_files(files, rule.name, possible=rule.possible).findings
+    found = lint_files(files, rule.name, possible=rule.possible, target=rule.target).findings
     return [f"{f.span.path}:{f.span.line}: {f.message}" for f in found if f.rule == rule.name]
 
 
@@ -62,7 +62,7 @@ def test_use_instead_is_what_the_fix_writes(rule: rulebook.Rule) -> None:
         complete = {**example, **after} if fixable else after
         assert not fires(complete, rule), f"{rule.path}: the rule still fires on what it says to use instead"
         if fixable:
-            fixed = fix_files(example, rule.name, unsafe=True)
+            fixed = fix_files(example, rule.name, unsafe=True, target=rule.target)
             texts = {p: t.data.decode() for p, t in fixed.examined.sources.texts.items()}
             assert texts == complete, [why for _f, why in (*fixed.failed, *fixed.held_back)]
 

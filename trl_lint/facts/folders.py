@@ -86,7 +86,7 @@ def forget() -> None:
     """Drop all that was read; for a process that outlives a change of the project's files."""
     from trl_lint.facts.environment import read_environment
 
-    for cached in (_entries, folders_above, read_level, read_environment):
+    for cached in (_entries, folders_above, read_level, stated_in, read_environment):
         cached.cache_clear()
 
 
@@ -141,25 +141,43 @@ def _lock(path: str, root: str) -> tuple[dict[str, Fact], list[str]]:
 
 
 def _manifest(path: str, root: str) -> tuple[dict[str, Fact], list[str]]:
+    reading, one_after_the_other = _read(path, root)
+    return reading.settled(last=one_after_the_other), reading.notes
+
+
+def _read(path: str, root: str) -> tuple[Reading, bool]:
+    """What a manifest says, and whether that is installs that run one after the other, as in a Dockerfile."""
     from trl_lint.facts import manifests
 
-    reading: Reading
     match os.path.basename(path):
         case "pyproject.toml":
-            reading = manifests.read_pyproject(path, root)
+            return manifests.read_pyproject(path, root), False
         case "setup.cfg":
-            reading = manifests.read_setup_cfg(path, root)
+            return manifests.read_setup_cfg(path, root), False
         case "setup.py":
-            reading = manifests.read_setup_py(path, root)
+            return manifests.read_setup_py(path, root), False
         case name if name.endswith(".txt"):
-            reading = manifests.read_requirements(path, root)
+            return manifests.read_requirements(path, root), False
         case name if name.endswith((".yml", ".yaml")):
-            reading = manifests.read_conda(path, root)
+            return manifests.read_conda(path, root), False
         case _:
-            # A Dockerfile's installs run one after the other.
-            reading = manifests.read_dockerfile(path, root)
-            return reading.settled(last=True), reading.notes
-    return reading.settled(), reading.notes
+            return manifests.read_dockerfile(path, root), True
+
+
+@cache
+def stated_in(folder: str, root: str, package: str) -> tuple[Fact, ...]:
+    """Everything that the files of a folder state of a package, also what another statement outweighs; locks included."""
+    found: list[Fact] = []
+    for path, reader in _readers(folder, _entries(folder)):
+        try:
+            if reader is _lock:
+                found += (fact for name, fact in _lock(path, root)[0].items() if name == package)
+            else:
+                reading, _ = _read(path, root)
+                found += (fact for fact in (*reading.always, *reading.perhaps) if fact.package == package)
+        except (OSError, RecursionError):
+            continue  # read_level has said so
+    return tuple(fact for fact in found if says(fact))
 
 
 @cache

@@ -1,8 +1,9 @@
-"""Command-line arguments in, tables or differences out; see `harvest`."""
+"""Command-line arguments in, tables, differences or a list of guards out; see `harvest` and `coverage`."""
 
 import sys
 
-from trl_lint.knowledge.harvest import main
+from trl_lint.knowledge import coverage, harvest
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    words = sys.argv[1:]
+    sys.exit(coverage.main(words[1:]) if words[:1] == ["guards"] else harvest.main(words))

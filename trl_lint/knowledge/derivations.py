@@ -65,6 +65,7 @@ class _Walk:
     def statement(self, node: ast.stmt, path: _Path) -> tuple[bool, _Path]:
         match node:
             case ast.Raise() | ast.Return() | ast.Continue() | ast.Break():
+                self.leave(node, path)
                 return True, path
             case ast.If():
                 return self.branch(node, path)
@@ -91,6 +92,9 @@ class _Walk:
             case ast.While(body=body):
                 self.forget(body, path)
         return False, path
+
+    def leave(self, node: ast.stmt, path: _Path) -> None:
+        """A statement after which the block does not go on; derivations need none of them."""
 
     def branch(self, node: ast.If, path: _Path) -> tuple[bool, _Path]:
         test = self.express(node.test)

@@ -2,7 +2,8 @@
 
 A *shape* says which parts of the facts are mappings to be merged key by key. Everything below is a leaf, kept as
 `[[ranges, value], ...]` in order of first appearance; `ranges` reads "10-25,30-64" and counts into the table's
-`releases`, oldest first. A set of names is kept as `{ranges: [names]}`.
+`releases`, oldest first. A set of names is kept as `{ranges: [names]}`, a list most of whose rows stay the same from one
+release to the next as `{"rows": [row, ...], "at": [[ranges, [number of row, ...]], ...]}`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final, TypeAlias
 FORMAT: Final = 1
 LEAF: Final = "leaf"
 NAMES: Final = "names"
+ROWS: Final = "rows"
 ABSENT: Final = object()
 
 Shape: TypeAlias = "str | dict[str, Shape]"
@@ -26,6 +28,7 @@ SHAPES: Final[dict[str, Shape]] = {
         "commands": LEAF,
         "configs": {"*": {"bases": LEAF, "module": LEAF, "fields": {"*": LEAF}, "steps": LEAF}},
         "exports": {"*": NAMES},
+        "guards": {"*": ROWS},
         "liger_minimum": LEAF,
         "parser": LEAF,
         "python": LEAF,
@@ -37,6 +40,7 @@ SHAPES: Final[dict[str, Shape]] = {
     "transformers": {
         "attention": NAMES,
         "causal_models": NAMES,
+        "guards": {"*": ROWS},
         "kernels_window": LEAF,
         "python": LEAF,
         "requires": {"*": {"*": LEAF}},
@@ -86,12 +90,20 @@ def at(leaf: Sequence[Sequence[Json]] | None, index: int, default: Json = None) 
     return default
 
 
+def rows_at(folded: Mapping[str, Json], index: int, default: Json = None) -> Json:
+    """The rows of a folded list at release `index`, or `default` where it has none."""
+    numbers = at(folded["at"], index)
+    return default if numbers is None else [folded["rows"][number] for number in numbers]
+
+
 def fold(shape: Shape, facts: Sequence[tuple[int, Json]]) -> Json:
     """Facts by release index, in rising order, as one folded value."""
     if shape == LEAF:
         return _fold_leaf(facts)
     if shape == NAMES:
         return _fold_names(facts)
+    if shape == ROWS:
+        return _fold_rows(facts)
     assert isinstance(shape, dict)
     keys = sorted({key for _, value in facts for key in value})
     return {
@@ -107,6 +119,8 @@ def unfold(shape: Shape, folded: Json, index: int) -> Json:
     if shape == NAMES:
         groups = [names for ranges, names in folded.items() if holds(ranges, index)]
         return sorted(name for names in groups for name in names) if groups else ABSENT
+    if shape == ROWS:
+        return rows_at(folded, index, ABSENT)
     assert isinstance(shape, dict)
     parts = {key: unfold(shape.get(key) or shape["*"], part, index) for key, part in folded.items()}
     present = {key: part for key, part in parts.items() if part is not ABSENT}
@@ -132,9 +146,9 @@ def released(package: str, folded: Mapping[str, Json], index: int) -> dict[str, 
     return {key: part for key, part in parts.items() if part is not ABSENT}
 
 
-def dump(value: Json) -> str:
+def dump(value: Json, depth: int = 4) -> str:
     """A table as JSON: the same bytes for the same facts, one line per field so that a diff reads well."""
-    return "\n".join(_lines(value, 0, 4)) + "\n"
+    return "\n".join(_lines(value, 0, depth)) + "\n"
 
 
 def _fold_leaf(facts: Sequence[tuple[int, Json]]) -> list[list[Json]]:
@@ -154,6 +168,17 @@ def _fold_names(facts: Sequence[tuple[int, Json]]) -> dict[str, list[str]]:
     for name in sorted(where):
         groups.setdefault(encode(where[name]), []).append(name)
     return groups
+
+
+def _fold_rows(facts: Sequence[tuple[int, Json]]) -> dict[str, Json]:
+    numbers: dict[str, int] = {}
+    rows: list[Json] = []
+    for _, listed in facts:
+        for row in listed:
+            if numbers.setdefault(json.dumps(row), len(rows)) == len(rows):
+                rows.append(row)
+    where = [(index, [numbers[json.dumps(row)] for row in listed]) for index, listed in facts]
+    return {"at": _fold_leaf(where), "rows": rows}
 
 
 def _lines(value: Json, indent: int, depth: int) -> list[str]:

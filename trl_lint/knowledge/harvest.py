@@ -143,6 +143,9 @@ def _wanted(releases: Iterable[str], added: Iterable[Sequence[str]]) -> dict[str
 def _recorded(folder: Path, package: str) -> dict[str, Any]:
     path = folder / f"{package}.json"
     table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    apart = folder / f"{package}-guards.json"
+    if apart.is_file():
+        table["guards"] = json.loads(apart.read_text(encoding="utf-8"))["guards"]
     if table and table["format"] != fold.FORMAT:
         raise HarvestError(f"{path} has format {table['format']}, this program reads and writes {fold.FORMAT}")
     return table
@@ -162,7 +165,13 @@ def _merged(package: str, table: Mapping[str, Any], found: Mapping[str, Release]
 def _write(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for package, table in tables.items():
-        (folder / f"{package}.json").write_text(fold.dump(table), encoding="ascii", newline="\n")
+        # Few runs ask for guards, and then for those of two classes: they stand apart, a class in a line.
+        main = {key: value for key, value in table.items() if key != "guards"}
+        (folder / f"{package}.json").write_text(fold.dump(main), encoding="ascii", newline="\n")
+        if "guards" in table:
+            apart = {key: table[key] for key in ("format", "releases", "guards")}
+            text = fold.dump(apart, depth=2)
+            (folder / f"{package}-guards.json").write_text(text, encoding="ascii", newline="\n")
         print(f"{package}: {len(table['releases'])} releases, {table['releases'][0]} to {table['releases'][-1]}")
     (folder / "manifest.json").write_text(_manifest(folder), encoding="ascii", newline="\n")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from trl_lint.knowledge.fold import at, decode, encode, holds
+from trl_lint.knowledge.fold import at, decode, encode, holds, rows_at
 
 PACKAGES: Final = ("trl", "transformers", "vllm", "liger-kernel", "kernels")
 HARVESTED: Final = Path(__file__).parent / "harvested"
@@ -56,6 +56,45 @@ class Step:
     field: str
     value: str | None
     when: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One place where a config, a trainer or what they call raises or warns, and the condition under which it does.
+
+    `name` is the same in all releases that look alike: the class that it belongs to, and the tests that lead there. `when` is the whole
+    condition in the language of rules, where `opaque('…')` stands for what no file can say; of a config it holds in the
+    middle of the steps (`TrlRelease.sequence`), of a trainer over the config that these left. `kind` is the exception or
+    warning class, "log" for a logged warning. `place` is "file:function" in the package. `phase` is "construction",
+    "first step" (of any training), or "training" where nothing says that it is ever met. `certain` is False where one operand
+    is opaque, so that no files can make the condition true.
+    """
+
+    name: str
+    owner: str
+    effect: Literal["raise", "warn"]
+    kind: str
+    when: str
+    place: str
+    phase: str
+    certain: bool
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names that the condition reads, in order, `trainer.x` and the like included."""
+        return _names_read(self.when)
+
+    @property
+    def opaque(self) -> tuple[str, ...]:
+        """What the condition asks that no file can say."""
+        import ast
+
+        calls = (n for n in ast.walk(ast.parse(self.when or "True")) if isinstance(n, ast.Call))
+        return tuple(ast.literal_eval(n.args[0]) for n in calls if ast.unparse(n.func) == "opaque")
+
+
+SUPER: Final = "super"
+"""The field of the step that stands for the steps of transformers' TrainingArguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +185,8 @@ class TrlRelease:
         self._configs: dict[str, ConfigClass | None] = {}
         self._trainers: dict[str, TrainerClass | None] = {}
         self._exports: dict[str, frozenset[str] | None] = {}
+        self._sequences: dict[str, tuple[Step | Guard, ...]] = {}
+        self._guards: dict[str, tuple[Guard, ...]] = {}
 
     def config(self, name: str) -> ConfigClass | None:
         """A config class by name, or None where the release has none."""
@@ -178,6 +219,45 @@ class TrlRelease:
             groups = self._table["exports"].get(module, {})
             self._exports[module] = _names_at(groups, self._index)
         return self._exports[module]
+
+    def sequence(self, name: str) -> tuple[Step | Guard, ...]:
+        """The steps and guards of a config class in the order of its `__post_init__`, its TRL bases written out.
+
+        A step of the field "super" stands for those of TrainingArguments, which depend on the transformers release.
+        """
+        if name not in self._sequences:
+            chain = list(_chain(self._table["configs"], name, self._index))
+            self._sequences[name] = tuple(self._sequence(chain, "")) if name in self.configs() else ()
+        return self._sequences[name]
+
+    def guards(self, name: str) -> tuple[Guard, ...]:
+        """What a config or trainer class refuses and warns of, in the order in which it looks; () for any other."""
+        if name in self.configs():
+            return tuple(row for row in self.sequence(name) if isinstance(row, Guard))
+        if name not in self._guards:
+            rows = self._rows(name) if name in self.trainers() else None
+            self._guards[name] = tuple(_guard(row, row[2]) for row in rows or ())
+        return self._guards[name]
+
+    def _rows(self, name: str) -> list[list[str | None]] | None:
+        """The rows of a class in this release: of the table at hand, or of the file that holds those of the releases."""
+        entry = self._table["guards"].get(name) if "guards" in self._table else _guarded("trl", name)
+        return None if entry is None else rows_at(entry, self._index)
+
+    def _sequence(self, chain: Sequence[str], when: str) -> Iterator[Step | Guard]:
+        if not chain:
+            yield Step(SUPER, None, when)
+            return
+        own = self._rows(chain[0])
+        if own is None:
+            yield from self._sequence(chain[1:], when)
+            return
+        for row in own:
+            both = _both(when, row[2] or "")
+            if row[0] == SUPER:
+                yield from self._sequence(chain[1:], both)
+            else:
+                yield _row(row, both)
 
     @cached_property
     def requires(self) -> Mapping[str, str]:
@@ -292,8 +372,8 @@ class TrlRelease:
             yield from self._steps(chain[1:], when)
             return
         for name, value, condition in own:
-            both = f"({when}) and ({condition})" if when and condition else when or condition
-            if name == "super":
+            both = _both(when, condition)
+            if name == SUPER:
                 yield from self._steps(chain[1:], both)
             else:
                 yield Step(name, value, both)
@@ -501,6 +581,24 @@ def training_arguments(version: str) -> Mapping[str, Field]:
 
 
 @cache
+def training_arguments_sequence(version: str) -> tuple[Step | Guard, ...]:
+    """The steps of `TrainingArguments.__post_init__` in a known transformers release, and what it refuses in their midst."""
+    index, entry = _position("transformers", version), _guarded("transformers", "TrainingArguments")
+    return tuple(_row(row, row[2] or "") for row in (rows_at(entry, index, ()) if entry is not None else ()))
+
+
+@cache
+def guard_names() -> frozenset[str]:
+    """The names of all guards of all known releases."""
+    found: set[str] = set()
+    for package in ("trl", "transformers"):
+        text = json.loads((HARVESTED / f"{package}-guards.json").read_bytes())
+        for entry in text["guards"].values():
+            found |= {guard_name(row) for row in entry["rows"] if _is_guard(row)}
+    return frozenset(found)
+
+
+@cache
 def liger(version: str) -> LigerRelease:
     """A known liger-kernel release; UnknownRelease for any other."""
     index, table = _position("liger-kernel", version), _table("liger-kernel")
@@ -584,6 +682,61 @@ def _position(package: str, version: str) -> int:
     if index is None:
         raise UnknownRelease(f"{package} {version} is not recorded ({releases(package)[0]} to {newest(package)} are)")
     return index
+
+
+@cache
+def _guarded(package: str, name: str) -> Mapping[str, Any] | None:
+    """The guards of one class over the releases. The file has a line for each, so that the others are not read."""
+    content = (HARVESTED / f"{package}-guards.json").read_bytes()
+    start = content.find(f'\n  "{name}":'.encode())
+    if start < 0:
+        return None
+    end = content.find(b"\n", start + 1)
+    entry: Mapping[str, Any] = json.loads(content[content.find(b":", start) + 1 : end].rstrip(b","))
+    return entry
+
+
+def _is_guard(row: Sequence[str | None]) -> bool:
+    return (row[0] or "")[:1] in ("!", "?")
+
+
+def _row(row: Sequence[str | None], when: str) -> Step | Guard:
+    return _guard(row, when) if _is_guard(row) else Step(row[0] or "", row[1], when)
+
+
+def _guard(row: Sequence[str | None], when: str | None) -> Guard:
+    mark, _test, _when, place, owner, phase = (text or "" for text in row[:6])
+    effect: Literal["raise", "warn"] = "raise" if mark[0] == "!" else "warn"
+    return Guard(guard_name(row), owner, effect, mark[1:], when or "", place, phase, certain=len(row) == 6)
+
+
+def guard_name(row: Sequence[str | None]) -> str:
+    """`GRPOConfig: num_generations < 2`: the class, and what leads to the place."""
+    return f"{row[4]}: {row[1] or 'always'}"
+
+
+def _both(one: str, two: str) -> str:
+    return f"({one}) and ({two})" if one and two else one or two
+
+
+@cache
+def _names_read(when: str) -> tuple[str, ...]:
+    import ast
+    import re
+
+    found: dict[str, None] = {}
+
+    def collect(node: ast.AST) -> None:
+        text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+        if re.fullmatch(r"\w+(\.\w+)*", text):
+            found[text] = None
+            return
+        for child in ast.iter_child_nodes(node):
+            if not (isinstance(node, ast.Call) and child is node.func):
+                collect(child)
+
+    collect(ast.parse(when or "True", mode="eval"))
+    return tuple(found)
 
 
 def _field(value: Sequence[Any]) -> Field:

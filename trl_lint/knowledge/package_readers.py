@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
+from trl_lint.knowledge import guards
 from trl_lint.knowledge.fields import own_fields
 from trl_lint.knowledge.metadata import read_metadata
 from trl_lint.knowledge.source import UNREADABLE, Module, Source, literal
@@ -21,6 +22,7 @@ def read_transformers(source: Source) -> Facts:
     init = next(n for n in trainer.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
     return {
         "training_arguments": dict(_inherited_fields(arguments, "TrainingArguments")),
+        "guards": {"TrainingArguments": _refusals(arguments, _module(source, "transformers.trainer_utils"))},
         "trainer_keywords": [name for name, _ in signature(init)["keywords"]],
         "kernels_window": _kernels_window(_module(source, "transformers.utils.import_utils")),
         "attention": sorted(_attention(source)),
@@ -59,6 +61,28 @@ def _inherited_fields(module: Module, name: str) -> Iterator[tuple[str, list[Any
         if ast.unparse(base) in module.classes:
             yield from _inherited_fields(module, ast.unparse(base))
     yield from own_fields(node, module.constants)
+
+
+def _refusals(module: Module, utilities: Module) -> list[guards.Row]:
+    """What `TrainingArguments.__post_init__` makes of its fields and refuses; not what it warns of."""
+    enumerations = {name: _members(node) for home in (utilities, module) for name, node in home.classes.items()}
+    library = guards.Library(
+        {module.name: module}, lambda _module, _node: [], lambda _module, _name: None, enumerations
+    )
+    rows = guards.config_sequence(library, module.name, module.classes["TrainingArguments"])
+    return [row for row in rows if not (row[0] or "").startswith(guards.WARNING)]
+
+
+def _members(node: ast.ClassDef) -> dict[str, str]:
+    """The members of an enumeration of texts, which equal these; {} of any other class."""
+    if not any(ast.unparse(base).endswith("Enum") for base in node.bases):
+        return {}
+    members = {
+        target.id: literal(statement.value)
+        for statement in node.body
+        if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name)
+    }
+    return {name: value for name, value in members.items() if isinstance(value, str)}
 
 
 def _kernels_window(module: Module) -> list[str | None] | None:

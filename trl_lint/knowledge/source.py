@@ -41,6 +41,11 @@ class Module:
         return {node.name: node for node in top_level(self.tree.body) if isinstance(node, ast.ClassDef)}
 
     @cached_property
+    def functions(self) -> Mapping[str, ast.FunctionDef]:
+        """The functions of the top level."""
+        return {node.name: node for node in self.tree.body if isinstance(node, ast.FunctionDef)}
+
+    @cached_property
     def constants(self) -> Mapping[str, ast.expr]:
         """Names assigned on the top level, to their last expression."""
         found: dict[str, ast.expr] = {}

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from trl_lint.knowledge import script_reader
+from trl_lint.knowledge import guards, script_reader
 from trl_lint.knowledge.derivations import derive
 from trl_lint.knowledge.fields import own_fields
 from trl_lint.knowledge.metadata import read_metadata
@@ -23,11 +23,17 @@ def read(source: Source) -> Facts:
     library = _Library(modules)
     configs = library.homes(("Config", "Arguments"))
     commands = _commands(modules)
+    trainers = library.homes(("Trainer",))
     scripts = script_reader.scripts(modules, commands, library.origin, configs)
+    calls = guards.Library(modules, library.bases, library.origin)
     return {
         "exports": {name: sorted(library.exports(module)) for name, module in modules.items()},
         "configs": {name: library.config(*home) for name, home in configs.items()},
-        "trainers": {name: library.trainer(*home) for name, home in library.homes(("Trainer",)).items()},
+        "trainers": {name: library.trainer(*home) for name, home in trainers.items()},
+        "guards": {
+            **_present({name: guards.config_sequence(calls, *home) for name, home in configs.items()}),
+            **_present({name: guards.trainer_guards(calls, *home) for name, home in trainers.items()}),
+        },
         "vllm_range": _vllm_range(modules),
         "liger_minimum": _constant(modules, "LIGER_KERNEL_MIN_VERSION"),
         "attention_varlen": _attention_varlen(modules),
@@ -36,6 +42,10 @@ def read(source: Source) -> Facts:
         **({"scripts": scripts} if scripts else {}),
         **read_metadata(source),
     }
+
+
+def _present(found: Mapping[str, list[guards.Row]]) -> dict[str, list[guards.Row]]:
+    return {name: rows for name, rows in found.items() if rows}
 
 
 class _Library:

@@ -11,9 +11,9 @@ from typing import cast
 
 from trl_lint import __version__, model, store
 from trl_lint.rulebook.engine import judge, merge
-from trl_lint.rulebook.rule import BadPage, Rule
+from trl_lint.rulebook.rule import ABOUT_IGNORES, BadPage, Rule
 
-__all__ = ["BadPage", "Rule", "UnknownRule", "judge", "load", "merge", "rules_folder", "select"]
+__all__ = ["BadPage", "Rule", "UnknownRule", "judge", "load", "load_own", "merge", "rules_folder", "select"]
 
 
 class UnknownRule(ValueError):
@@ -46,6 +46,22 @@ def load(folder: Path | None = None) -> tuple[Rule, ...]:
     return rules
 
 
+def load_own(folder: Path, ours: Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules of a project's own folder: the same pages, `<group>/<group>-<name>.md`, in groups that are none of `ours`.
+
+    So none of them can clash with a rule that a later release brings. Raises BadPage, and OSError if it is no folder.
+    """
+    rules = load(folder)
+    groups = {rule.group for rule in ours} | set(ABOUT_IGNORES.values())
+    for rule in rules:
+        if rule.group in groups:
+            raise BadPage(f"{rule.path}:1: the group {rule.group} is taken; call the folder by a name of your own")
+        if not rule.name.startswith(f"{rule.group}-"):
+            wanted = f"{rule.group}-{rule.name}.md"
+            raise BadPage(f"{rule.path}:1: a rule of your own carries its group's name; call the page {wanted}")
+    return rules
+
+
 def _read(root: Path, pages: list[Path]) -> tuple[Rule, ...]:
     from trl_lint.rulebook.pages import BadPage, read
 
@@ -72,7 +88,7 @@ def _digest(root: Path, pages: list[Path]) -> str:
 def select(rules: Iterable[Rule], selected: Iterable[str], ignored: Iterable[str]) -> tuple[Rule, ...]:
     """The rules that --select and --ignore leave. Raises UnknownRule."""
     every = tuple(rules)
-    known = {r.name for r in every} | {r.group for r in every}
+    known = {r.name for r in every} | {r.group for r in every} | {*ABOUT_IGNORES, *ABOUT_IGNORES.values()}
     for name in (*selected, *ignored):
         if name not in known:
             import difflib

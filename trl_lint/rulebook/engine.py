@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from string import Formatter
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from trl_lint import knowledge
 from trl_lint.model import Certainty, Finding, Fix, Intent, Known, Related, Safety, Site, Source, Span, Table, Unknown
@@ -46,6 +46,8 @@ def judge(run: Run, rules: tuple[Rule, ...], *, possible: bool = False) -> Itera
         return
     views: dict[int, View] = {}
     view = View(run, world)
+    said: list[tuple[Rule, Finding]] = []
+    generic: list[tuple[Item, Finding]] = []
     guarded: dict[Compiled, bool | None] = {}
     for rule, variants, guarding, when in _applicable(rules, run, world):
         # Most rules do not hold for most runs, and most of those share what rules them out: asked here, once.
@@ -60,8 +62,31 @@ def judge(run: Run, rules: tuple[Rule, ...], *, possible: bool = False) -> Itera
                 continue
         for hit in _hits(rule, variants, view, possible=possible):
             certainty = _certainty(hit, run, views)
-            if certainty != "possible" or possible:
-                yield _finding(hit, view, certainty)
+            if certainty == "possible" and not possible:
+                continue
+            finding = _finding(hit, view, certainty)
+            if rule.each in _GENERIC and hit.item is not None:
+                generic.append((hit.item, finding))
+            else:
+                said.append((rule, finding))
+                yield finding
+    yield from (finding for item, finding in generic if not _explained(item, finding, said))
+
+
+_GENERIC = frozenset({"run.refused", "run.warned"})
+
+
+def _explained(item: Item, finding: Finding, said: list[tuple[Rule, Finding]]) -> bool:
+    """Whether a page of its own speaks of what TRL refuses or warns of: it names the guard, or is about one of its fields."""
+    fields = {str(field) for field in cast("tuple[object, ...]", item.attributes["fields"])}
+    for rule, other in said:
+        if other.certainty == "possible":
+            continue
+        if item.attributes["name"] in rule.guards:
+            return True
+        if other.severity >= finding.severity and fields.intersection(other.fields):
+            return True
+    return False
 
 
 _Applicable: TypeAlias = list[tuple[Rule, list[Variant], Compiled | None, Compiled]]

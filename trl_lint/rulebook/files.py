@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from trl_lint import facts as facts_room
 from trl_lint.facts import Facts, Overrides
-from trl_lint.model import Finding, RunSummary, Severity
+from trl_lint.model import Finding, RunSummary, Severity, Span
 from trl_lint.rulebook import ignores
 from trl_lint.rulebook.engine import judge, merge
 from trl_lint.rulebook.rule import Rule
 from trl_lint.runs import Linker, Project, Run, Worlds, worlds
+from trl_lint.runs.moving import moved, overrides_of_a_move
 from trl_lint.settings import Settings
 from trl_lint.sources.look import kind_of
 from trl_lint.sources.module import Module, Unparsable
@@ -24,7 +25,12 @@ from trl_lint.sources.text import Text
 
 @dataclass(frozen=True)
 class Context:
-    """What stays the same for all files of one invocation. `settings` gives the settings that hold for a path."""
+    """What stays the same for all files of one invocation. `settings` gives the settings that hold for a path.
+
+    `keeps` says whether a finding is to be reported by where it stands. `unused_ignores` asks for the ignore comments
+    that silence nothing, which is known only where all rules are asked. `target` is the TRL release to judge by in place of
+    the one that the files state, which they are moved from.
+    """
 
     root: str
     rules: tuple[Rule, ...]
@@ -33,6 +39,9 @@ class Context:
     rules_for: Callable[[str], tuple[Rule, ...]] | None = None
     possible: bool = False
     no_ignores: bool = False
+    keeps: Callable[[Finding], bool] | None = None
+    unused_ignores: bool = False
+    target: str | None = None
 
     def rules_of(self, path: str) -> tuple[Rule, ...]:
         """The rules that the settings of a path leave."""
@@ -148,7 +157,9 @@ def judged(paths: tuple[str, ...], sources: Sources, context: Context, linker: L
         found += judge(run, context.rules_of(lead), possible=context.possible)
     merged = [f for f in merge(found, runs) if _reported(f, sources.given)]
     if not context.no_ignores:
-        merged = _heeded(merged, paths, sources)
+        merged = _heeded(merged, paths, sources, runs, context)
+    if context.keeps is not None:
+        merged = [f for f in merged if context.keeps(f)]
     facts, allowed = linker.facts_of((paths[0],)) if not runs else (runs[0].facts, runs[0].worlds)
     notes = [n for run in runs for n in (*run.facts.notes, *run.worlds.notes)] or list(facts.notes)
     return Examined(
@@ -162,13 +173,20 @@ def _linker(sources: Sources, context: Context) -> Linker:
 
     def facts_of(paths: tuple[str, ...]) -> tuple[Facts, Worlds]:
         if paths not in kept:
-            first, *others = paths
-            found = facts_room.gather(
-                first, head=_bytes(sources, first), root=context.root, overrides=context.overrides,
-                settings=context.settings(first), others=[(p, _bytes(sources, p)) for p in others],
-            )  # fmt: skip
-            kept[paths] = (found, worlds(found))
+            if context.target is None:
+                found = gathered(paths, context.overrides)
+                kept[paths] = (found, worlds(found))
+            else:
+                written_for, judged_by = overrides_of_a_move(context.overrides, context.target)
+                kept[paths] = moved(gathered(paths, written_for), gathered(paths, judged_by), context.target)
         return kept[paths]
+
+    def gathered(paths: tuple[str, ...], overrides: Overrides) -> Facts:
+        first, *others = paths
+        return facts_room.gather(
+            first, head=_bytes(sources, first), root=context.root, overrides=overrides,
+            settings=context.settings(first), others=[(p, _bytes(sources, p)) for p in others],
+        )  # fmt: skip
 
     return Linker(sources.project(), facts_of)
 
@@ -222,13 +240,48 @@ def _groups(bundles: list[tuple[str, ...]], sources: Sources) -> Iterator[tuple[
             yield tuple(sorted(group, key=lambda p: (kind_of(p) not in ("python", "notebook"), p)))
 
 
-def _heeded(findings: list[Finding], paths: tuple[str, ...], sources: Sources) -> list[Finding]:
-    """The findings that no ignore comment of their files covers."""
+def _heeded(
+    findings: list[Finding], paths: tuple[str, ...], sources: Sources, runs: tuple[Run, ...], context: Context
+) -> list[Finding]:
+    """The findings that no ignore comment of their files covers, and those about comments that cover none."""
+    every = findings
+    about: list[Finding] = []
     for path in paths:
         text = sources.texts.get(path)
-        if text is not None and ignores.MARK in text.data:
-            findings = ignores.apply(findings, ignores.read(text), sources.modules[path].sites, text)
-    return sorted(findings, key=lambda f: f.order)
+        if text is None or ignores.MARK not in text.data:
+            continue
+        comments, around = ignores.read(text), ignores.calls(sources.modules[path])
+        findings = ignores.apply(findings, comments, around, text)
+        if context.unused_ignores and path in sources.given:
+            about += _unused(ignores.idle(comments, every, around, path), text, around, runs, context)
+    return sorted([*findings, *about], key=lambda f: f.order)
+
+
+def _unused(
+    idle: dict[ignores.Ignore, tuple[str, ...]],
+    text: Text,
+    around: tuple[Span, ...],
+    runs: tuple[Run, ...],
+    context: Context,
+) -> Iterator[Finding]:
+    """A finding for each comment with names that ignore nothing. Names whose rules the settings leave out are not judged."""
+    if not idle:
+        return
+    path = text.path
+    asked = context.rules_of(path)
+    ran = {r.name for r in asked} | {r.group for r in asked}
+    known = ran | {r.name for r in context.rules} | {r.group for r in context.rules}
+    ran -= {r.group for r in context.rules if r.name not in ran}
+    if not context.possible:  # what is shown with --possible only may be what a comment is there for
+        named = {name for names in idle.values() for name in names}
+        rules = tuple(r for r in asked if {r.name, r.group} & named)
+        possible = merge([f for run in runs for f in judge(run, rules, possible=True)], runs)
+        still = ignores.idle(idle, possible, around, path)
+        idle = {comment: tuple(n for n in names if n in still.get(comment, ())) for comment, names in idle.items()}
+    for comment, names in idle.items():
+        judged = {n: n in known for n in names if n in ran or n not in known}
+        if judged:
+            yield ignores.unused(comment, judged, text)
 
 
 def _summary(run: Run) -> RunSummary:

@@ -6,6 +6,7 @@ to their form when they are loaded: a name that no release of the page's range k
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 import tomllib
@@ -18,7 +19,7 @@ from typing import Any, cast
 
 from trl_lint import knowledge
 from trl_lint.model import Effect, Severity
-from trl_lint.rulebook.rule import Alternative, BadPage, Rule, Variant, sections
+from trl_lint.rulebook.rule import Alternative, BadPage, Knob, Rule, Variant, sections
 from trl_lint.runs import method_of
 from trl_lint.runs.items import ITEMS
 from trl_lint.runs.logic import BadExpression, compiled, names_in
@@ -37,6 +38,8 @@ _PAGE_KEYS = {
     "each",
     "unsloth",
     "possible",
+    "target",
+    "guards",
     "gain",
     "trl",
     "severity",
@@ -45,9 +48,11 @@ _PAGE_KEYS = {
     "variant",
     "stops",
     "related",
+    "tune",
 }
 _VARIANT_KEYS = {"trl", "when", "severity", "message", "fix", "stops"}
 _FIX_KEYS = {"title", "effect", "needs", "set", "drop", "rename", "move", "import", "class", "command", "when"}
+_KNOB_KEYS = {"name", "trl", "methods", "values", "when", "valid", "effect", "memory", "set"}
 
 
 @dataclass(frozen=True)
@@ -127,8 +132,24 @@ class _Page:
             name, group, title, self.shown, text, tuple(methods) if methods is not None else None, tuple(self.data.get("at", ())),
             dict(self.data.get("related", {})), when, each, bool(self.data.get("unsloth", False)),
             bool(self.data.get("possible", False)), int(self.data.get("gain", GAINS.get(group, 0))),
-            tuple(self._variant(v) for v in variants),
+            tuple(self._variant(v) for v in variants), self._target(), self._guards(),
+            tuple(self._knob(k, methods) for k in self.data.get("tune", ())),
         )  # fmt: skip
+
+    def _target(self) -> str | None:
+        target = self.data.get("target")
+        if target is not None and target not in knowledge.releases("trl"):
+            raise self.bad("target", f"target = {target!r} is no known TRL release")
+        return cast(str | None, target)
+
+    def _guards(self) -> tuple[str, ...]:
+        names = tuple(self.data.get("guards", ()))
+        known = knowledge.guard_names() if names else frozenset()
+        for name in names:
+            if name not in known:
+                near = difflib.get_close_matches(name, sorted(known), 1, 0.0)
+                raise self.bad("guards", f"no release has a guard {name!r}; the nearest is {near[0]!r}")
+        return names
 
     def _variant(self, data: dict[str, Any]) -> Variant:
         self._keys(data, _VARIANT_KEYS)
@@ -167,6 +188,30 @@ class _Page:
             data["title"], cast(Effect, effect), tuple(data.get("needs", ())), data.get("when"), tuple(actions)
         )
 
+    def _knob(self, data: dict[str, Any], methods: list[str] | None) -> Knob:
+        self._keys(data, _KNOB_KEYS)
+        name, values, effect = data.get("name"), data.get("values"), data.get("effect")
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+            raise self.bad("tune", "a knob has a name in kebab-case, which `trl-lint tune` calls it by")
+        if not isinstance(values, list) or not values or not all(isinstance(v, str | int | float) for v in values):
+            raise self.bad("values", f"{name} needs a list of values: strings, numbers, true or false")
+        if effect not in EFFECTS:
+            raise self.bad("effect", f"effect {effect!r} is not one of {', '.join(EFFECTS)}")
+        if data.get("memory", "rising") != "rising":
+            raise self.bad("memory", 'memory = "rising" is all that can be said of it; list the hungriest value last')
+        if not data.get("set"):
+            raise self.bad("tune", f"{name} sets nothing; give it a [tune.set] table")
+        for key, text in ((k, data[k]) for k in ("when", "valid") if k in data):
+            self._expression(key, text)
+        for target, text in data["set"].items():
+            self._expression(target, text)
+        self._specifier(data.get("trl", ""))
+        own = data.get("methods", methods)
+        return Knob(
+            name, data.get("trl", ""), tuple(own) if own is not None else None, tuple(values), data.get("when"),
+            data.get("valid"), cast(Effect, effect), "memory" in data, tuple(data["set"].items()),
+        )  # fmt: skip
+
     def check_names(self, rule: Rule) -> None:
         """Every name of every condition is known in every release of its range, or guarded by has(…)."""
         page_read, page_guarded = names_in(rule.when)
@@ -178,9 +223,14 @@ class _Page:
                 read |= more_read
                 guarded |= more_guarded
             for name in sorted(read - guarded):
-                self._known(name, rule, variant, guarded)
+                self._known(name, rule.methods, variant.trl, guarded)
+        for knob in rule.knobs:
+            _read, guarded = map(set, names_in(knob.when or "True"))
+            for text in filter(None, (knob.when, knob.valid, *(part for pair in knob.set for part in pair))):
+                for name in sorted(names_in(text)[0] - guarded - {"value"}):
+                    self._known(name, knob.methods, knob.trl, guarded)
 
-    def _known(self, name: str, rule: Rule, variant: Variant, guarded: set[str]) -> None:
+    def _known(self, name: str, methods: tuple[str, ...] | None, trl: str, guarded: set[str]) -> None:
         root, _, rest = name.partition(".")
         if name == "world_size" or (
             rest and (name in properties() or root in _OPEN_ROOTS or name.startswith(_OPEN_PREFIXES))
@@ -190,7 +240,7 @@ class _Page:
             raise self.bad(name, f"there is no {name}; docs/writing-rules.md lists the names")
         if root in guarded or root in _inherited():
             return
-        missing = next(_unknown_in(root, rule.methods, variant.trl), None)
+        missing = next(_unknown_in(root, methods, trl), None)
         if missing is not None:
             raise self.bad(name, f"{missing} has no field {root}; guard it with has({root}) or narrow the range")
 

@@ -14,6 +14,10 @@ class BadPage(ValueError):
     """A page that cannot be used; the text is `file:line: what is wrong; what to do`."""
 
 
+# The rules about ignore comments have no page: they judge comments and no runs. Their names, and their group.
+ABOUT_IGNORES = {"bare-ignore": "ignores", "unused-ignore": "ignores"}
+
+
 @dataclass(frozen=True)
 class Alternative:
     """One way out that a page offers. Targets are dotted names; values are TOML literals or templates."""
@@ -38,10 +42,33 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Knob:
+    """One setting that a page lets the tuner turn, in the releases of `trl`.
+
+    `values` are TOML literals, `when` says whether it applies to a run at all, `valid` whether one `value` of it does. `set`
+    maps a target to an expression over the run and `value`. Where memory is `rising`, each value needs more of it than the
+    ones before.
+    """
+
+    name: str
+    trl: str
+    methods: tuple[str, ...] | None
+    values: tuple[Any, ...]
+    when: str | None
+    valid: str | None
+    effect: Effect
+    rising: bool
+    set: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Rule:
     """One page. `methods` None means every run; `each` names the list that the rule goes through item by item.
 
-    `possible` pages hang on what no file can show: they are never more than possible.
+    `possible` pages hang on what no file can show: they are never more than possible. `target` pages speak only where files
+    are moved to another release (`--target-trl`); theirs is the one that their examples are moved to. `guards` are the checks
+    of TRL's own that the page explains: where it speaks, `refused-by-trl` need not. `knobs` are what the tuner may turn,
+    whether the rule has found something or not.
     """
 
     name: str
@@ -58,6 +85,9 @@ class Rule:
     possible: bool
     gain: int
     variants: tuple[Variant, ...]
+    target: str | None = None
+    guards: tuple[str, ...] = ()
+    knobs: tuple[Knob, ...] = ()
 
     @cached_property
     def sections(self) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from trl_lint import knowledge
@@ -11,6 +11,7 @@ from trl_lint.knowledge import Replacement, TrlRelease
 from trl_lint.model import Argument, Known, Site, Table
 from trl_lint.runs.closest import closest
 from trl_lint.runs.logic import Alternatives
+from trl_lint.runs.moving import Change, changes, gone, written_anew
 from trl_lint.runs.properties import liger_release
 from trl_lint.runs.run import NO_METHOD, TRAINING_ARGUMENTS, View, trainer_argument
 from trl_lint.sources.module import PARSED
@@ -330,6 +331,36 @@ def ignored_model_configs(view: View) -> Iterable[Item]:
     yield Item({"name": config.variable, "used": tuple(sorted(fields))}, config)
 
 
+def changed_defaults(view: View) -> Iterable[Item]:
+    """Values that nobody gave and that the release which the files are moved to sees differently; none where nothing moves.
+
+    `item.before` and `item.after` are the releases, `item.old` and `item.new` the values, `item.literal` the old one as the
+    new release takes it (None: it takes none such).
+    """
+    return _of_changes(view, changes(view))
+
+
+def gone_defaults(view: View) -> Iterable[Item]:
+    """Fields that did something though nobody gave them, and that the release which the files are moved to has not.
+
+    `item.note` says what takes their place.
+    """
+    return _of_changes(view, gone(view))
+
+
+def rewritten_trainers(view: View) -> Iterable[Item]:
+    """The run's trainer, if the release that the files are moved to has another one by its name. `item.new` is the first
+    release with it, `item.note` what is different."""
+    return _of_changes(view, written_anew(view))
+
+
+def _of_changes(view: View, found: Iterable[Change]) -> Iterable[Item]:
+    anchor = view.run.anchor
+    if anchor is not None:
+        site = replace(anchor, span=anchor.callee)
+        yield from (Item(asdict(change), site) for change in found)
+
+
 ITEMS: dict[str, Callable[[View], Iterable[Item]]] = {
     "run.unknown_fields": unknown_fields,
     "run.unknown_options": unknown_options,
@@ -338,4 +369,7 @@ ITEMS: dict[str, Callable[[View], Iterable[Item]]] = {
     "run.missing_imports": missing_imports,
     "run.unknown_liger_keys": unknown_liger_keys,
     "run.ignored_model_configs": ignored_model_configs,
+    "run.changed_defaults": changed_defaults,
+    "run.gone_defaults": gone_defaults,
+    "run.rewritten_trainers": rewritten_trainers,
 }

@@ -170,9 +170,17 @@ _OPERATORS: dict[type, Callable[..., object]] = {
     ast.IsNot: lambda a, b: a is not b if b is None or a is None else a != b,
 }  # fmt: skip
 
+
+def _listed(items: object) -> tuple[object, ...]:
+    if not isinstance(items, tuple):
+        raise TypeError("no list")
+    return items
+
+
 _FUNCTIONS: dict[str, Callable[..., object]] = {
     "len": len, "min": min, "max": max, "abs": abs, "lower": lambda s: s.lower(), "startswith": lambda s, p: s.startswith(p), "bool": bool,
     "int": int, "float": float, "str": str, "is_text": lambda x: isinstance(x, str), "is_list": lambda x: isinstance(x, tuple),
+    "within": lambda items, options: all(item in options for item in _listed(items)),
     "without_suffix": lambda s: s.split("@")[0].split(":")[0] if isinstance(s, str) else s,
 }  # fmt: skip
 _TYPES: dict[str, type] = {"str": str, "list": tuple, "tuple": tuple, "int": int, "float": float, "bool": bool}
@@ -232,6 +240,8 @@ def _call(node: ast.Call) -> Compiled:
         if function == "has":
             return lambda names: (names.has(target),)
         return lambda names: (not isinstance(names.alternatives(target), _UnknownType),)
+    if function == "opaque":  # what a release asks and no file can say
+        return lambda names: UNKNOWN
     if function == "isinstance" and len(node.args) == 2 and dotted(node.args[1]) in _TYPES:
         kind = _TYPES[dotted(node.args[1]) or ""]
         return _strict(lambda value: isinstance(value, kind), [_compile(node.args[0])])

@@ -35,7 +35,10 @@ class World:
 
 @dataclass(frozen=True)
 class Worlds:
-    """All worlds of one file. `assumed` is the one to judge by; `bounded` is False for a TRL newer than all that is known."""
+    """All worlds of one file. `assumed` is the one to judge by; `bounded` is False for a TRL newer than all that is known.
+
+    `source` is the world that a file which is to be moved to another release was written for, where that is known.
+    """
 
     assumed: World | None
     facts: Facts
@@ -44,6 +47,7 @@ class Worlds:
     notes: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
     overlay: TrlRelease | None = field(default=None, repr=False)
+    source: World | None = None
 
     @cached_property
     def others(self) -> tuple[World, ...]:
@@ -159,14 +163,15 @@ def _consistent(candidates: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
     for package in ("transformers", *(_EXTRAS[e] for e in asked if e in _EXTRAS)):
         fact = facts.packages.get(package)
         if fact is not None and (fact.version is not None or fact.specifier):
-            candidates = tuple(v for v in candidates if _admits(knowledge.trl(v).requires.get(package, ""), fact))
+            candidates = tuple(v for v in candidates if admits(knowledge.trl(v).requires.get(package, ""), fact))
     return candidates
 
 
 _EXTRAS = {"vllm": "vllm", "liger": "liger-kernel"}
 
 
-def _admits(required: str, fact: Fact) -> bool:
+def admits(required: str, fact: Fact) -> bool:
+    """Whether some known release of a package is in a declared range and in what a fact allows."""
     declared = _specifier(required)
     if fact.version is not None:
         return declared.contains(fact.version, prereleases=True)
