@@ -57,7 +57,7 @@ def test_describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0] == "select = ['vllm'] (from pyproject.toml:2)"
     assert "trl = '1.9.2' (from pyproject.toml:3)" in lines
     assert "fail-on = not set (from the default)" in lines
-    assert len(lines) == 12
+    assert len(lines) == 16
 
 
 MISTAKES = [
@@ -82,6 +82,27 @@ MISTAKES = [
         '[tool.trl-lint]\nfail-on = "never"\n',
         "pyproject.toml:2: fail-on must be one of error, warning, note, not 'never'",
     ),
+    (
+        '[tool.trl-lint]\nseverity = { "vllm" = "loud" }\n',
+        "pyproject.toml:2: severity of vllm must be one of error, warning, note, not 'loud'",
+    ),
+    (
+        '[tool.trl-lint]\nseverity = "note"\n',
+        'pyproject.toml:2: severity must be a table like { "rule-or-group" = "note" }, not \'note\'',
+    ),
+    (
+        '[tool.trl-lint.per-path."a"]\nexclude = ["x"]\n',
+        "pyproject.toml:1: unknown key 'exclude' in per-path.'a': it takes ignore and severity",
+    ),
+    (
+        '[tool.trl-lint.per-path."a"]\nignore = "x"\n',
+        "pyproject.toml:1: per-path.'a': ignore must be a list of strings, not 'x'",
+    ),
+    (
+        '[tool.trl-lint]\nper-path = ["a"]\n',
+        'pyproject.toml:2: per-path holds tables by glob: [tool.trl-lint.per-path."tests/**"]',
+    ),
+    ('[tool.trl-lint]\nrules = "a"\n', "pyproject.toml:2: rules must be a list of strings, not 'a'"),
     ("[tool]\ntrl-lint = 3\n", "pyproject.toml:2: tool.trl-lint must be a table"),
     ("[tool.trl-lint]\ntrl = \n", "pyproject.toml:2: cannot read [tool.trl-lint], the file is no TOML: Invalid value"),
 ]
@@ -94,6 +115,46 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, me
     with pytest.raises(SettingsError) as error:
         load(start)
     assert str(error.value) == message
+
+
+TEAM = """[tool.trl-lint]
+rules = ["lint/rules", "/opt/rules"]
+severity = { vllm = "note", "online-without-vllm" = "error" }
+baseline = "ci/known.json"
+
+[tool.trl-lint.per-path."tests/**"]
+ignore = ["liger"]
+severity = { vllm = "warning" }
+
+[tool.trl-lint.per-path."tests/slow.py"]
+ignore = ["api"]
+severity = { online-without-vllm = "note" }
+"""
+
+
+def test_what_holds_for_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load(write(tmp_path, TEAM))
+    assert settings.rules == (os.path.join(tmp_path, "lint/rules"), "/opt/rules")
+    assert settings.baseline == os.path.join(tmp_path, "ci/known.json")
+    assert settings.ignored_at("train.py") == frozenset()
+    assert settings.ignored_at("tests/deep/x.py") == {"liger"}
+    assert settings.ignored_at("tests/slow.py") == {"liger", "api"}
+
+    def severity(path: str, rule: str) -> str | None:
+        return settings.severity_of(path, rule, "vllm" if "vllm" in rule else "api")
+
+    assert severity("train.py", "online-without-vllm") == "error"
+    assert severity("train.py", "other-vllm") == "note"
+    assert severity("train.py", "other") is None
+    assert severity("tests/x.py", "online-without-vllm") == "warning"
+    assert severity("tests/slow.py", "online-without-vllm") == "note"
+    assert severity("tests/slow.py", "other-vllm") == "warning"
+    names = [name for _key, given in settings.rule_names() for name in given]
+    assert names == ["vllm", "online-without-vllm", "liger", "vllm", "api", "online-without-vllm"]
+    shown = {line.partition(" = ")[0]: line for line in describe(settings)}
+    assert shown["per-path"].endswith("(from pyproject.toml:6)")
+    assert "'tests/slow.py': {'ignore': ['api']" in shown["per-path"]
 
 
 def test_the_nearest_table_wins(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 
 class SettingsError(ValueError):
@@ -19,11 +20,22 @@ class SettingsError(ValueError):
 # The packages whose version the table may state: those with a name of their own on the command line, and Liger's kin.
 PACKAGES = ("trl", "vllm", "transformers", "liger-kernel", "kernels")
 
-_LISTS = ("select", "ignore", "exclude")
-_TEXTS = (*PACKAGES, "gpu", "python", "fail-on")
+_LISTS = ("select", "ignore", "exclude", "rules")
+_TEXTS = (*PACKAGES, "gpu", "python", "fail-on", "baseline")
 _FLAGS = ("possible",)
-_KEYS = (*_LISTS, "fail-on", "possible", *PACKAGES, "gpu", "python")
-_FAIL_ON = ("error", "warning", "note")
+_TABLES = ("severity", "per-path")
+_KEYS = (*_LISTS, *_TABLES, "fail-on", "possible", "baseline", *PACKAGES, "gpu", "python")
+_OF_A_PATH = ("ignore", "severity")
+_SEVERITIES = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class PerPath:
+    """What one `[tool.trl-lint.per-path."glob"]` adds for the files that the glob matches."""
+
+    glob: str
+    ignore: tuple[str, ...] = ()
+    severity: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +43,49 @@ class Settings:
     """The table's values; None where it has none. `origins` maps each given key to "pyproject.toml:12".
 
     `packages` maps names to version text ("1.9.2", ">=0.16,<1.0"). `python` is joined to `folder`, the table's folder,
-    when it was written as a relative path; `exclude` globs are relative to that folder too.
+    when it was written as a relative path, and so are `rules`, the folders of the project's own pages, and `baseline`;
+    `exclude` and `per_path` globs, written as in .gitignore, are relative to that folder too. `severity` maps names of
+    rules and groups to a severity.
     """
 
     folder: str | None = None
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
+    rules: tuple[str, ...] | None = None
+    severity: Mapping[str, str] | None = None
+    per_path: tuple[PerPath, ...] | None = None
     fail_on: str | None = None
     possible: bool | None = None
+    baseline: str | None = None
     packages: Mapping[str, str] = field(default_factory=dict)
     gpu: str | None = None
     python: str | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    def ignored_at(self, path: str) -> frozenset[str]:
+        """The rules and groups that `per-path` tables ignore for a file."""
+        return frozenset(name for table in self._of_path(path) for name in table.ignore)
+
+    def severity_of(self, path: str, rule: str, group: str) -> str | None:
+        """The severity that is set for a rule in a file: a table of its path before the common one, its own name before its group's."""
+        for severities in (*(t.severity for t in reversed(self._of_path(path))), self.severity or {}):
+            if found := severities.get(rule) or severities.get(group):
+                return found
+        return None
+
+    def rule_names(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Every name of a rule or group in the table, by the key of `origins` it stands under."""
+        yield "select", self.select or ()
+        yield "ignore", self.ignore or ()
+        yield "severity", tuple(self.severity or ())
+        yield "per-path", tuple(n for table in self.per_path or () for n in (*table.ignore, *table.severity))
+
+    def _of_path(self, path: str) -> tuple[PerPath, ...]:
+        if not self.per_path or self.folder is None:
+            return ()
+        inside = os.path.relpath(path, self.folder)
+        return tuple(table for table in self.per_path if _matcher(table.glob)(inside))
 
 
 _NOTHING = Settings()
@@ -82,6 +124,8 @@ def describe(settings: Settings) -> list[str]:
     lines: list[str] = []
     for key in _KEYS:
         value = _value(settings, key)
+        if key == "per-path" and settings.per_path is not None:
+            value = {t.glob: {"ignore": list(t.ignore), "severity": t.severity} for t in settings.per_path}
         text = "not set" if value is None else repr(list(value)) if isinstance(value, tuple) else repr(value)
         lines.append(f"{key} = {text} (from {settings.origins.get(key, 'the default')})")
     return lines
@@ -120,8 +164,12 @@ def _read(path: str, data: bytes) -> Settings | None:
         select=_words(table, "select"),
         ignore=_words(table, "ignore"),
         exclude=_words(table, "exclude"),
+        rules=tuple(_joined(folder, f) for f in table["rules"]) if "rules" in table else None,
+        severity=table.get("severity"),
+        per_path=_per_path(table["per-path"]) if "per-path" in table else None,
         fail_on=table.get("fail-on"),
         possible=table.get("possible"),
+        baseline=_joined(folder, table["baseline"]) if "baseline" in table else None,
         packages={key: table[key] for key in PACKAGES if key in table},
         gpu=table.get("gpu"),
         python=_path(folder, table.get("python")),
@@ -143,9 +191,49 @@ def _mistake(key: str, value: object) -> str | None:
         return f"{key} must be a string, not {value!r}"
     if key in _FLAGS and not isinstance(value, bool):
         return f"{key} must be true or false, not {value!r}"
-    if key == "fail-on" and value not in _FAIL_ON:
-        return f"fail-on must be one of {', '.join(_FAIL_ON)}, not {value!r}"
+    if key == "fail-on" and value not in _SEVERITIES:
+        return f"fail-on must be one of {', '.join(_SEVERITIES)}, not {value!r}"
+    if key == "severity":
+        return _no_severities(value)
+    if key == "per-path":
+        return _no_paths(value)
     return None
+
+
+def _no_severities(value: object) -> str | None:
+    if not isinstance(value, dict):
+        return f'severity must be a table like {{ "rule-or-group" = "note" }}, not {value!r}'
+    wrong = next((item for item in value.items() if item[1] not in _SEVERITIES), None)
+    if wrong is None:
+        return None
+    return f"severity of {wrong[0]} must be one of {', '.join(_SEVERITIES)}, not {wrong[1]!r}"
+
+
+def _no_paths(value: object) -> str | None:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        return 'per-path holds tables by glob: [tool.trl-lint.per-path."tests/**"]'
+    for glob, table in value.items():
+        for key, given in table.items():
+            if key not in _OF_A_PATH:
+                return f"unknown key {key!r} in per-path.{glob!r}: it takes {' and '.join(_OF_A_PATH)}"
+            if why := _mistake(key, given):
+                return f"per-path.{glob!r}: {why}"
+    return None
+
+
+def _per_path(tables: Mapping[str, Mapping[str, Any]]) -> tuple[PerPath, ...]:
+    return tuple(PerPath(g, tuple(t.get("ignore", ())), t.get("severity", {})) for g, t in tables.items())
+
+
+@cache
+def _matcher(glob: str) -> Callable[[str], bool]:
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines([glob]).match_file
+
+
+def _joined(folder: str, path: str) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
 
 
 def _words(table: Mapping[str, list[str]], key: str) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ from ..helpers import ROOT
 
 BAD = 'from trl import SFTConfig\n\nargs = SFTConfig(output_dir="out", max_seq_length=512)\n'
 GOOD = 'from trl import SFTConfig\n\nargs = SFTConfig(output_dir="out", max_length=512)\n'
+# Reading the rulebook's pages takes longer than most tests: kept for all of them.
+CACHE = tempfile.TemporaryDirectory(prefix="trl-lint-tests-")
 
 
 def trl_lint(*words: str, cwd: Path, stdin: bytes | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "TRL_LINT_CACHE_DIR": str(cwd / ".cache-of-tests"),
+        "TRL_LINT_CACHE_DIR": CACHE.name,
         "NO_COLOR": "1",
         **env,
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-COMMANDS = ("check", "rules", "explain", "facts", "probe")
+COMMANDS = ("check", "rules", "explain", "facts", "probe", "tune")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,6 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
                 from trl_lint.cli import probe
 
                 return probe.run(words)
+            case "tune":
+                from trl_lint.cli import tune
+
+                return tune.run(words)
         from trl_lint.cli import check
 
         return check.run(words)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias, get_args
 
+from trl_lint.knowledge.idle import is_idle
 from trl_lint.probe.comparison import Name, Outcome, Pair, Series, Verdict, times
 from trl_lint.reports.redaction import HIDDEN, redact
 
@@ -104,22 +105,13 @@ def place(start: str) -> str:
 
 # Conditions ----------------------------------------------------------------------------------------------------------
 
-# Fields of TrainingArguments and the TRL configs that change neither how fast nor what it trains within some steps: where
-# results go, how they are called, who is told, when is saved and evaluated.
-_IDLE = re.compile(
-    r"(?:.*_)?(?:dir|path|url)|(?:hub|push|log|logging|save|eval|report|trackio|wandb|mlflow)(?:_.*)?|run_name|project|"
-    r"overwrite_output_dir|disable_tqdm|do_(?:train|eval|predict)|load_best_model_at_end|metric_for_best_model|"
-    r"greater_is_better|resume_from_checkpoint|restore_callback_states_from_checkpoint|ignore_data_skip|"
-    r"per_device_eval_batch_size|num_completions_to_print|local_rank|_n_gpu|ddp_timeout|skip_memory_metrics"
-)
-
 
 def fields_that_matter(config: Mapping[str, object]) -> dict[str, Scalar]:
     """The plain values of a config that decide speed, memory or training, in the order of their names."""
     return {
         name: value
         for name, value in sorted(config.items())
-        if isinstance(value, str | int | float | bool | None) and not _IDLE.fullmatch(name)
+        if isinstance(value, str | int | float | bool | None) and not is_idle(name)
     }
 
 
@@ -171,6 +163,10 @@ def _same_gpu(name: str, then: Scalar, now: Scalar) -> bool:
     """ "h200", as it is written in a project, is "NVIDIA H200", as the driver calls it."""
     if name != "gpu" or not isinstance(then, str) or not isinstance(now, str):
         return then == now
+    from trl_lint.knowledge import gpu
+
+    if (known := gpu(then)) is not None and known == gpu(now):
+        return True
     one, other = (f" {' '.join(re.findall(r'[a-z0-9]+', text.lower()))} " for text in (then, now))
     return one in other or other in one
 

@@ -9,9 +9,9 @@ from typing import TextIO
 from trl_lint.model import Report
 from trl_lint.reports.redaction import redact
 
-__all__ = ["FORMATS", "redact", "write"]
+__all__ = ["FORMATS", "redact", "write", "write_statistics"]
 
-FORMATS: tuple[str, ...] = ("terminal", "concise", "json", "github", "sarif")
+FORMATS: tuple[str, ...] = ("terminal", "concise", "json", "github", "gitlab", "junit", "sarif")
 
 
 def write(report: Report, format: str, out: TextIO, *, color: bool | None = None, quiet: bool = False) -> None:
@@ -41,12 +41,28 @@ def write(report: Report, format: str, out: TextIO, *, color: bool | None = None
             from trl_lint.reports import github
 
             text = github.render(report)
+        case "gitlab":
+            from trl_lint.reports import gitlab
+
+            text = gitlab.render(report)
+        case "junit":
+            from trl_lint.reports import junit
+
+            text = junit.render(report)
         case "sarif":
             from trl_lint.reports import sarif
 
             text = sarif.render(report)
         case _:
             raise ValueError(f"unknown output format {format!r}: one of {', '.join(FORMATS)}")
+    out.write(_encodable(text, getattr(out, "encoding", None) or "utf-8"))
+
+
+def write_statistics(report: Report, format: str, out: TextIO, *, quiet: bool = False) -> None:
+    """Print how often each rule has found something, as JSON or as text."""
+    from trl_lint.reports import statistics
+
+    text = statistics.render_json(report) if format == "json" else statistics.render(report, quiet=quiet)
     out.write(_encodable(text, getattr(out, "encoding", None) or "utf-8"))
 
 

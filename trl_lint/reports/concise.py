@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from trl_lint.model import Report
 from trl_lint.reports import summary
-from trl_lint.reports.words import location, one_line, ordered, told
+from trl_lint.reports.words import location, one_line, ordered, told_with_evidence
 
 
 def render(report: Report, *, quiet: bool) -> str:
     """`path:line:column: severity[rule] message` each. Skips are the caller's, on stderr."""
     lines = [
-        f"{location(finding.span)}: {finding.severity.name}[{finding.rule}] {one_line(told(finding))}"
+        f"{location(finding.span)}: {finding.severity.name}[{finding.rule}] {one_line(told_with_evidence(finding))}"
         for finding in ordered(report)
     ]
     return "".join(f"{line}\n" for line in [*lines, *([] if quiet else [_summary(report)])])

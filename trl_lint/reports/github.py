@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trl_lint.model import Finding, Report, Severity
 from trl_lint.reports.redaction import redact
-from trl_lint.reports.words import in_file, ordered, told
+from trl_lint.reports.words import in_file, ordered, told_with_evidence
 
 _COMMANDS = {Severity.error: "error", Severity.warning: "warning", Severity.note: "notice"}
 
@@ -28,7 +28,7 @@ def _annotation(finding: Finding, sources: Mapping[str, bytes]) -> str:
     properties["title"] = finding.rule
     given = ",".join(f"{name}={_property(redact(str(value)))}" for name, value in properties.items())
     cell = "" if finding.span.cell is None else f"cell {finding.span.cell}, line {finding.span.line}: "
-    return f"::{command} {given}::{_data(redact(cell + told(finding)))}"
+    return f"::{command} {given}::{_data(redact(cell + told_with_evidence(finding)))}"
 
 
 def _data(text: str) -> str:

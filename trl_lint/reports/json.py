@@ -60,7 +60,7 @@ def _finding(finding: Finding) -> dict[str, object]:
         "held_back": finding.held_back,
         "related": [_related(related) for related in finding.related],
         "fix": None if finding.fix is None else _fix(finding.fix),
-        "evidence": None,
+        "evidence": None if finding.measured is None else dict(finding.measured.summary),
     }
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from urllib.parse import quote
 
 from trl_lint.model import Edit, Finding, Fix, Report, Severity, Span
+from trl_lint.reports.identity import fingerprints
 from trl_lint.reports.redaction import redact_all
 from trl_lint.reports.words import in_file, ordered, portable, safety, told
 
@@ -25,7 +24,6 @@ def render(report: Report) -> str:
     findings = ordered(report)
     rules = sorted({finding.rule: finding.group for finding in findings}.items())
     indexes = {rule: index for index, (rule, _) in enumerate(rules)}
-    fingerprints = _fingerprints(findings, report.sources)
     run = {
         "tool": {
             "driver": {
@@ -38,7 +36,7 @@ def render(report: Report) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [
             _result(finding, indexes[finding.rule], fingerprint, report.sources)
-            for finding, fingerprint in zip(findings, fingerprints, strict=True)
+            for finding, fingerprint in zip(findings, fingerprints(findings, report.sources), strict=True)
         ],
     }
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -71,6 +69,9 @@ def _notifications(report: Report) -> list[dict[str, object]]:
 
 
 def _result(finding: Finding, index: int, fingerprint: str, sources: Mapping[str, bytes]) -> dict[str, object]:
+    properties: dict[str, object] = {"certainty": finding.certainty, "severity": finding.severity.name}
+    if finding.measured is not None:
+        properties["evidence"] = {**finding.measured.summary, "text": finding.measured.said}
     result: dict[str, object] = {
         "ruleId": finding.rule,
         "ruleIndex": index,
@@ -83,7 +84,7 @@ def _result(finding: Finding, index: int, fingerprint: str, sources: Mapping[str
             for id, related in enumerate(finding.related, 1)
         ],
         "partialFingerprints": {"trlLint/v1": fingerprint},
-        "properties": {"certainty": finding.certainty, "severity": finding.severity.name},
+        "properties": properties,
     }
     fix = finding.fix
     # A viewer applies what it is given, so only fixes that may be written are given.
@@ -141,20 +142,3 @@ def _fix(fix: Fix) -> dict[str, object]:
 
 def _replacement(edit: Edit) -> dict[str, object]:
     return {"deletedRegion": _bytes(edit.start, edit.end), "insertedContent": {"text": edit.text}}
-
-
-# Identity ------------------------------------------------------------------------------------------------------------
-
-
-def _fingerprints(findings: Iterable[Finding], sources: Mapping[str, bytes]) -> list[str]:
-    """What makes a result the same one tomorrow: rule, file and text, not the line; the nth of equals is told apart."""
-    seen: Counter[str] = Counter()
-    fingerprints = []
-    for finding in findings:
-        span = finding.span
-        text = sources.get(span.path, b"")[span.start : span.end].replace(b"\r\n", b"\n")
-        key = b"\0".join([finding.rule.encode(), os.fsencode(span.path.replace("\\", "/")), text])
-        digest = hashlib.sha256(key).hexdigest()[:32]
-        seen[digest] += 1
-        fingerprints.append(f"{digest}:{seen[digest]}")
-    return fingerprints

@@ -56,7 +56,7 @@ def counted(findings: Iterable[Finding]) -> str:
 
 def first_steps(findings: Iterable[Finding]) -> Iterator[str]:
     """What to do first, where there is a choice: the most urgent rules, once each, with where and what."""
-    urgent = [f for f in findings if f.certainty != "possible" and f.severity > Severity.note]
+    urgent = [f for f in findings if f.certainty != "possible" and f.severity > Severity.note and _promising(f)]
     ranked = sorted(urgent, key=lambda f: (urgency(f), f.order))
     steps = list({f.rule: f for f in reversed(ranked)}.values())[::-1]
     if len(steps) < 2:
@@ -65,6 +65,11 @@ def first_steps(findings: Iterable[Finding]) -> Iterator[str]:
     for number, step in enumerate(steps[:MOST_STEPS], 1):
         what = step.fix.title if step.fix is not None else step.message
         yield one_line(f"  {number}. {location(step.span)} {step.rule}: {what}")
+
+
+def _promising(finding: Finding) -> bool:
+    """Not what a probe on this very run found to bring nothing; an error is one whatever its fix brings."""
+    return finding.severity is Severity.error or finding.measured is None or finding.measured.advises
 
 
 # Judged by -----------------------------------------------------------------------------------------------------------
@@ -117,7 +122,7 @@ def unfixed(ledger: Ledger) -> Iterator[str]:
 
 def fixable(findings: Iterable[Finding]) -> str:
     """`2 fixable with --fix, 1 more with --unsafe-fixes.`; empty when no fix could be written."""
-    kinds = Counter(finding.fix.safety for finding in findings if finding.fix is not None and _writable(finding))
+    kinds = Counter(finding.fix.safety for finding in findings if finding.fix is not None and writable(finding))
     match kinds["safe"], kinds["unsafe"]:
         case 0, 0:
             return ""
@@ -129,7 +134,7 @@ def fixable(findings: Iterable[Finding]) -> str:
             return f"{safe} fixable with --fix, {unsafe} more with --unsafe-fixes."
 
 
-def _writable(finding: Finding) -> bool:
+def writable(finding: Finding) -> bool:
     """A fix that nothing forbids to write. One judged by the newest release alone is only written where all agree: not counted."""
     return finding.fix is not None and finding.held_back is None and finding.certainty == "certain"
 

@@ -81,6 +81,8 @@ def _advice(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "fix", f"{finding.fix.title} ({safety(finding.fix)})"
     for title in finding.alternatives:
         yield "or", title
+    if finding.measured is not None:
+        yield "evidence", finding.measured.said
     if finding.assumed is not None:
         yield "assuming", f"{finding.assumed} (pins allow others)"
     if finding.undecided is not None:

@@ -83,6 +83,14 @@ def told(finding: Finding) -> str:
     return finding.message
 
 
+def told_with_evidence(finding: Finding) -> str:
+    """What is told, and in brackets what was measured of the fix: for lines that people read."""
+    if finding.measured is None:
+        return told(finding)
+    said, _, changed = finding.measured.said.partition(";")
+    return f"{told(finding)} ({said}{', of a run that has changed since' if changed else ''})"
+
+
 def safety(fix: Fix) -> str:
     """`safe`, or `unsafe: ` and why."""
     if fix.safety == "safe":

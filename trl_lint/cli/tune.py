@@ -1,0 +1,355 @@
+"""`trl-lint tune FILE [-- ARGS]`: words in; the settings that make the run fastest here, without another training, out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trl_lint.cli import UsageError, check, probe
+from trl_lint.cli.options import names
+from trl_lint.cli.progress import progress
+from trl_lint.fixing.writing import NotWritten, replace_file
+from trl_lint.model import Derived, Effect, Known, Value
+from trl_lint.probe import evidence, hardware
+from trl_lint.probe.comparison import RULES, times
+from trl_lint.probe.probed import Probed
+from trl_lint.probe.session import CannotProbe, Job, Silence
+from trl_lint.probe.space import Allowed, Refused, Space, knob_names
+from trl_lint.probe.table import headline, where
+from trl_lint.probe.variants import Variant, diff
+from trl_lint.reports.redaction import redact
+from trl_lint.rulebook.files import Context, Examined
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial
+
+    from trl_lint.probe.search import Found, Trials
+
+DATABASE = "tune.db"
+LEAST_TRIALS = 2
+"""The run as it is and one other: with fewer there is nothing to compare."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `tune`."""
+    made = argparse.ArgumentParser(
+        prog="trl-lint tune", allow_abbrev=False,
+        description="Search the settings that make a training fastest on this machine and leave what is learned the same.",
+        epilog="What follows -- is given to the script. Exit: 0 a gain was confirmed, 1 none was, 2 could not run.",
+    )  # fmt: skip
+    add = made.add_argument
+    add("file", metavar="FILE", help="a training script, or the launch file or recipe that starts one")
+    add("--apply", action="store_true", help="write the settings into the files if their gain was confirmed")
+    add("--print-command", action="store_true", help="print the command that starts the tuned run")
+    add("--summary", metavar="FILE", help="write what was found as Markdown, for a pull request")
+    add("--report", metavar="FILE", help="write what was found as one HTML page")
+    add("--dry-run", action="store_true", help="list what would be searched, run nothing")
+    space = made.add_argument_group("what is searched")
+    space.add_argument("--allow", choices=("numerics",), help="also what rounds otherwise: batch x accumulation, attention, fused kernels, compilation")  # fmt: skip
+    space.add_argument("--allow-training", action="append", default=[], metavar="NAME", help="also this setting or rule, though it is another training")  # fmt: skip
+    budget = made.add_argument_group("how long")
+    budget.add_argument("--trials", type=_whole, default=30, metavar="N", help="trials of the search (default: 30)")
+    budget.add_argument("--minutes", type=float, metavar="M", help="minutes of the search")
+    budget.add_argument("--patience", type=_whole, default=15, metavar="N", help="end after so many trials that were no faster (default: 15)")  # fmt: skip
+    trial = made.add_argument_group("each trial")
+    trial.add_argument("--launcher", metavar="WORDS", help="what starts the script, as for probe")
+    trial.add_argument("--steps", type=_whole, default=8, metavar="N", help="optimizer steps (default: 8)")
+    trial.add_argument("--pairs", type=_whole, default=RULES.pairs, metavar="N", help=f"pairs of the comparison at the end (default: {RULES.pairs})")  # fmt: skip
+    trial.add_argument("--trial-minutes", type=float, default=60, metavar="M", help="the longest that one may take (default: 60)")  # fmt: skip
+    trial.add_argument("--silent-minutes", type=float, default=10, metavar="M", help="without a step or output for so long it counts as hung (default: 10)")  # fmt: skip
+    sharing = made.add_argument_group("the study")
+    sharing.add_argument("--seed", type=int, default=0, metavar="N", help="of the search (default: 0)")
+    sharing.add_argument("--storage", metavar="URL", help="where it is kept: sqlite:///…, postgresql+psycopg://…, grpc://host:port (default: .trl-lint/tune.db)")  # fmt: skip
+    sharing.add_argument("--resume", action="store_true", help="go on with the study of these very files")
+    sharing.add_argument("--worker", action="store_true", help="only run trials of a study that another tune has begun")
+    sharing.add_argument("--workers", type=_whole, default=1, metavar="K", help="workers on this machine, each with one free GPU to itself")  # fmt: skip
+    add("--number", type=int, default=0, help=argparse.SUPPRESS)
+    for package in ("trl", "vllm", "transformers"):
+        add(f"--{package}", metavar="V", help=argparse.SUPPRESS)
+    add("--gpu", metavar="NAME[:N]", help=argparse.SUPPRESS)
+    add("--python", metavar="PATH", help=argparse.SUPPRESS)
+    return made
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def run(words: list[str]) -> int:
+    """Run `tune`."""
+    own, given = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    options = parser().parse_args(own)
+    _checked(options)
+    examined, context = _examined(options)
+    # For probe, --minutes and --keep are about a trial.
+    trial = argparse.Namespace(**{**vars(options), "minutes": options.trial_minutes, "keep": None})
+    job = probe.job_of(trial, given, examined, ["tune", *own, *(["--", *given] if given else [])])
+    space = _space(options, examined, context, job)
+    for note in space.notes:
+        print(f"trl-lint: {note}", file=sys.stderr)
+    withheld = _withheld(space)
+    if not space.choices:
+        print(f"{options.file}: nothing to tune{f'; {withheld}' if withheld else ''}.")
+        return 0
+    if withheld and not options.worker:
+        print(f"{withheld[:1].upper()}{withheld[1:]}.")
+    if options.dry_run:
+        return _dry_run(space)
+    try:
+        with probe.ending_well():
+            return _tuned(options, own, given, job, space)
+    except CannotProbe as error:
+        raise UsageError(str(error)) from None
+
+
+def _checked(options: argparse.Namespace) -> None:
+    if not os.path.isfile(options.file):
+        raise UsageError(f"{options.file}: no such file")
+    if options.trials < LEAST_TRIALS:
+        raise UsageError(f"--trials {options.trials}: a search compares at least {LEAST_TRIALS} settings")
+    if options.pairs < RULES.pairs:
+        raise UsageError(f"--pairs {options.pairs}: a verdict takes at least {RULES.pairs}")
+    if options.steps <= RULES.warmup + 1:
+        raise UsageError(f"--steps {options.steps}: the first {RULES.warmup} only warm up; take {RULES.warmup + 2} or more")  # fmt: skip
+    if options.worker and (options.workers > 1 or options.apply or options.resume):
+        raise UsageError("--worker runs trials for another tune, which has the --workers, --resume and --apply")
+
+
+def _examined(options: argparse.Namespace) -> tuple[Examined, Context]:
+    """The group of files, judged for this machine: with its GPUs and what is installed beside us, unless told otherwise."""
+    gpu = options.gpu or _gpu()
+    told = {"--trl": options.trl, "--vllm": options.vllm, "--transformers": options.transformers, "--gpu": gpu}
+    facts = [word for name, value in told.items() if value for word in (name, value)]
+    facts += ["--python", options.python or sys.executable]
+    group = check.Check(check.parser().parse_args([*facts, "--no-cache", options.file])).group(options.file)
+    if group is None:
+        raise UsageError(f"{options.file}: no TRL training found in it")
+    return group
+
+
+def _gpu() -> str | None:
+    """The GPUs of this machine as --gpu takes them, where they are of one kind that is known."""
+    from trl_lint import knowledge
+
+    kinds = [device.name for device in hardware.look().seen]
+    name = kinds[0] if kinds and len(set(kinds)) == 1 else None
+    return f"{name}:{len(kinds)}" if name is not None and knowledge.gpu(name) is not None else None
+
+
+def _space(options: argparse.Namespace, examined: Examined, context: Context, job: Job) -> Space:
+    rules = context.rules_of(options.file)
+    named = frozenset(names(options.allow_training))
+    for name in sorted(named - knob_names(rules)):
+        raise UsageError(f"--allow-training {name}: there is no such setting or rule; --dry-run lists those that apply")
+    effects: set[Effect] = {"same", "numerics"} if options.allow == "numerics" else {"same"}
+    begun = job.start(None)
+    told: dict[str, Value] = {}
+    if options.launcher is None and os.path.basename(begun.command[0]).startswith("python"):
+        told["world_size"] = told["launch.num_processes"] = Known(1, Derived("it is started by python"))
+    return Space(examined, context, os.path.normpath(options.file), Allowed(frozenset(effects), named), rules, told)
+
+
+def _withheld(space: Space) -> str | None:
+    """What could be searched, too, and how to ask for it."""
+    asked = sorted(name for name, effect in space.withheld.items() if effect == "numerics")
+    return f"not searched, as they round otherwise: {', '.join(asked)}; ask for them with --allow numerics" if asked else None  # fmt: skip
+
+
+def _dry_run(space: Space) -> int:
+    for choice in space.choices:
+        shown = ", ".join(choice.labels if choice.knob is not None else ("off", "on"))
+        later = "" if space.applies(choice) else "; not as the run stands"
+        print(f"  {choice.name}: {shown} ({choice.effect}{later})")
+    for name, effect in space.withheld.items():
+        print(f"  {name}: not searched ({effect})")
+    print(f"{space.size} points, and those that a choice makes possible.")
+    return 0
+
+
+# The search ----------------------------------------------------------------------------------------------------------
+
+
+def _tuned(options: argparse.Namespace, own: Sequence[str], given: Sequence[str], job: Job, space: Space) -> int:
+    try:
+        from trl_lint.probe import search
+    except ImportError as error:
+        raise UsageError(f"tune needs {error.name}: pip install 'trl-lint[probe,tune]'") from None
+    folder = os.path.dirname(evidence.place(str(job.project)))
+    url = options.storage or f"sqlite:///{os.path.join(folder, DATABASE)}"
+    begun = job.start(None)
+    told = search.Identity(
+        options.file, search.digests({p: job.before[p] for p in space.examined.paths if p in job.before}),
+        space.fingerprint, job.steps, shlex.join([os.path.basename(begun.command[0]), *begun.command[1:]]),
+    )  # fmt: skip
+    try:
+        storage = search.opened(url)
+        budget = search.Budget(options.trials, options.minutes, options.patience)
+        study = search.study_of(told, storage, budget, space, resume=options.resume, join=options.worker)
+    except search.CannotTune as error:
+        raise UsageError(str(error)) from None
+    others = list(_workers(options, own, given)) if options.workers > 1 else []
+    try:
+        with search.Trials(job, Silence()) as session:
+            one = search.Search(
+                study, space, session.measured, seed=options.seed, worker=options.number, heard=_telling(study)
+            )
+            reason = one.run()
+            if options.worker:
+                return 0
+            for other in others:
+                other.wait()
+            return _result(options, session, space, search.found(study), reason)
+    except KeyboardInterrupt:
+        if not options.worker:
+            print(f"trl-lint: {options.file}: what was tried is kept; go on with --resume", file=sys.stderr)
+        raise
+    finally:
+        for other in others:
+            other.terminate()
+            other.wait()
+
+
+def _workers(
+    options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The other workers, each with a GPU of its own; ours is the first."""
+    machine = hardware.look()
+    free = [str(gpu.index) for gpu in machine.gpus if gpu.visible is not False and not hardware.shared([gpu])]
+    if machine.gpus and len(free) < options.workers:
+        raise UsageError(f"--workers {options.workers}: only {len(free)} GPUs are free")
+    dropped = ("--apply", "--resume", "--print-command")
+    words = [word for word in own if word not in dropped]
+    for number in range(options.workers):
+        pinned = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": free[number]} if free else {}
+        if number == 0:
+            os.environ.update(pinned)
+            continue
+        command = [
+            sys.executable,
+            "-m",
+            "trl_lint",
+            "tune",
+            *words,
+            "--workers",
+            "1",
+            "--worker",
+            "--number",
+            str(number),
+        ]
+        yield subprocess.Popen(
+            [*command, *(["--", *given] if given else [])],
+            env={**os.environ, **pinned}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def _telling(study: Study) -> Callable[[FrozenTrial], None]:
+    """What is printed of each trial when it has ended."""
+    from trl_lint.probe.search import was_run
+
+    def tell(trial: FrozenTrial) -> None:
+        known = trial.user_attrs
+        count = sum(was_run(t) for t in study.get_trials(deepcopy=False))
+        speed = f"{trial.value:.4g} {study.user_attrs.get('metric')}" if known["outcome"] == "trained" else ""
+        what = redact(speed or known.get("error") or known["outcome"])
+        of = study.user_attrs["budget"]["trials"]
+        print(f"{count} of {of}: {what}: {known['title']} ({known['took']:.0f} s)", file=sys.stderr, flush=True)
+
+    return tell
+
+
+# The result ----------------------------------------------------------------------------------------------------------
+
+
+def _result(options: argparse.Namespace, session: Trials, space: Space, found: Found, reason: str) -> int:
+    """Compare the best point with the run as it is; print, record and write what came of it."""
+    if found.point is None:
+        most = f"; most often: {redact(found.failures[0][0])}" if found.failures else ""
+        raise UsageError(f"{options.file}: none of {found.run} trials trained{most}")
+    if found.run < LEAST_TRIALS:
+        raise UsageError(f"{options.file}: {reason} before two settings had been tried; give it more")
+    history = list(_history(found, reason))
+    try:
+        best = space.variant(found.point, "tuned")
+    except Refused as error:  # it was written before: only if the files have changed meanwhile
+        raise UsageError(f"{options.file}: {error}") from None
+    if best is None:
+        print("\n".join(history))
+        print("Nothing was faster than the run as it is.")
+        return 1
+    session.notes += history
+    session.listener = progress()
+    session.measure([best])
+    code = probe.report(session, options.report)
+    probed = session.probed()
+    if options.summary is not None:
+        _write(options.summary, plain(probed, found, best, session.job))
+    if code != 0:
+        return code
+    print(redact(diff(best.changed, session.job.before)), end="")
+    if options.apply:
+        _apply(best, session.job)
+    if options.print_command:
+        print(_command(best, session.job))
+    return code
+
+
+def _history(found: Found, reason: str) -> Iterator[str]:
+    """The search in a few lines: how it went, what mattered, what failed."""
+    yield f"Search: {reason}; {found.run} settings were run and {found.refused} refused without a trial."
+    best = 0.0
+    for number, (title, speed, _) in enumerate(found.history, 1):
+        if speed is not None and speed > best:
+            best = speed
+            yield f"  trial {number}: {speed:.4g} {found.metric}{_faster(speed, found.as_is)}: {title}"
+    if found.importances:
+        yield f"What mattered: {', '.join(f'{name} {share:.0%}' for name, share in found.importances)}."
+    for error, count in found.failures[:3]:
+        yield f"{count} of them did not train: {redact(error)}"
+
+
+def _faster(speed: float, as_is: float | None) -> str:
+    return f", {times(speed / as_is)}x" if as_is and speed != as_is else ""
+
+
+def plain(probed: Probed, found: Found, best: Variant, job: Job) -> str:
+    """What a person can paste into a pull request."""
+    lines = [
+        f"### {headline(probed)}", "",
+        f"Measured by {probed.tool} on {where(probed)}, {probed.date[:10]}: the best of {found.run} settings, then compared with the run as it is in pairs.", "",
+    ]  # fmt: skip
+    lines += [f"- {tried.verdict.name}: {tried.verdict.reason}" for tried in probed.tried]
+    lines += [f"- {finding.fix.title}" for finding in best.findings if finding.fix is not None]
+    lines += ["", "```diff", diff(best.changed, job.before).rstrip("\n"), "```", "", f"`{job.command}`", ""]
+    return redact("\n".join(lines))
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: the summary cannot be written: {error.strerror}") from None
+    print(f"summary in {path}")
+
+
+def _apply(best: Variant, job: Job) -> None:
+    for path, data in sorted(best.changed.items()):
+        try:
+            replace_file(path, job.before[path], data)
+        except NotWritten as error:
+            raise UsageError(str(error)) from None
+        print(f"wrote {path}")
+
+
+def _command(best: Variant, job: Job) -> str:
+    begun = job.start(best)
+    return " ".join([*(f"{n}={shlex.quote(v)}" for n, v in begun.environment.items()), shlex.join(begun.command)])
