@@ -320,3 +320,30 @@ def test_only_given_files_are_reported_and_edited() -> None:
         groups = list(examine_all(Sources(dict(texts), dict(modules), frozenset(given)), made))
         assert [bool(g.findings) for g in groups] == [expected]
         assert set(fix_file(groups[0], made, unsafe=True).changed) == ({"r.yaml"} if expected else set())
+
+
+def test_an_option_of_the_projects_own_dataclass_is_no_field_of_the_config() -> None:
+    files = {
+        "train.py": """# trl-lint: facts trl==1.16.0
+from dataclasses import dataclass
+
+from transformers import HfArgumentParser, TrainingArguments
+from trl import SFTTrainer
+
+
+@dataclass
+class DataArguments:
+    packing: bool = False
+
+
+parser = HfArgumentParser((DataArguments, TrainingArguments))
+data_args, training_args = parser.parse_args_into_dataclasses()
+SFTTrainer(model="Qwen/Qwen3-0.6B", args=training_args, train_dataset=load(), packing=data_args.packing)
+""",
+        "run.sh": "python train.py --output_dir out --packing True --bf16 True\n",
+    }
+    found = lint_files(files, "unknown-trainer-keyword").findings
+    assert [f.message for f in found] == [
+        "SFTTrainer takes no packing in trl 1.16.0 (last in 0.12.2): the call raises TypeError; it is SFTConfig.packing now"
+    ]
+    assert "packing" in fix_files(files, "unknown-trainer-keyword", unsafe=True).examined.sources.texts["run.sh"].code

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from trl_lint.fixing.routing import routed
 from trl_lint.fixing.width import line_width
 from trl_lint.model import Edit, Finding, Fix, Intent, Severity
-from trl_lint.rulebook.engine import disagreement
+from trl_lint.rulebook.engine import GENERIC, disagreement
 from trl_lint.rulebook.files import Context, Examined, again, errors_in_every_world
 from trl_lint.runs import Run
 from trl_lint.sources.edits import CannotEdit, as_edit
@@ -177,12 +177,24 @@ def verified(examined: Examined, findings: Sequence[Finding], context: Context) 
         raise CannotEdit("the finding would still be there")
     known = {(f.rule, f.fields) for f in examined.findings if f.severity is Severity.error}
     new = [f for f in after.findings if f.severity is Severity.error and (f.rule, f.fields) not in known]
+    new = [f for f in new if not _uncovered(f.rule, f.fields, intents, context)]
     if new:
         raise CannotEdit(f"it would bring a new error: {new[0].message}")
     _nobody_undoes(examined, after, findings, context)
     if any(run.worlds.others for run in examined.runs):
         _right_everywhere(examined, after, findings, context)
     return after
+
+
+def _uncovered(rule: str, fields: Iterable[str], intents: Sequence[Intent], context: Context) -> bool:
+    """Whether an error stood there before, behind one that a fix has taken away, for it is about nothing that the fix wrote.
+
+    Of what a release refuses only the first is said, and nothing where the call itself fails before.
+    """
+    if not any(r.name == rule and r.each in GENERIC for r in context.rules):
+        return False
+    wrote = {name for i in intents for name in (i.name, *([i.value] if isinstance(i.value, str) else []))}
+    return not wrote.intersection(fields)
 
 
 def _written(examined: Examined, intents: Iterable[Intent], context: Context, edits: Iterable[Edit] = ()) -> Examined:
@@ -235,7 +247,12 @@ def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Find
             other = disagreement(finding, run, context.rules_of(run.module.path))
             if other is not None:
                 raise CannotEdit(f"{other}, which the pins also allow, needs another fix: {_pin(run)}")
-    worse = errors_in_every_world(after, context) - errors_in_every_world(before, context)
+    intents = [intent for finding in findings if finding.fix is not None for intent in finding.fix.intents]
+    worse = {
+        (world, rule, what)
+        for world, rule, what in errors_in_every_world(after, context) - errors_in_every_world(before, context)
+        if not _uncovered(rule, what.split(","), intents, context)
+    }
     if worse:
         world, rule, what = min(worse)
         where = f"{rule}: {what}" if what else rule

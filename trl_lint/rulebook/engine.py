@@ -65,7 +65,7 @@ def judge(run: Run, rules: tuple[Rule, ...], *, possible: bool = False) -> Itera
             if certainty == "possible" and not possible:
                 continue
             finding = _finding(hit, view, certainty)
-            if rule.each in _GENERIC and hit.item is not None:
+            if rule.each in GENERIC and hit.item is not None:
                 generic.append((hit.item, finding))
             else:
                 said.append((rule, finding))
@@ -73,7 +73,8 @@ def judge(run: Run, rules: tuple[Rule, ...], *, possible: bool = False) -> Itera
     yield from (finding for item, finding in generic if not _explained(item, finding, said))
 
 
-_GENERIC = frozenset({"run.refused", "run.warned"})
+GENERIC = frozenset({"run.refused", "run.warned"})
+"""The lists of what TRL itself checks, in its order: of refusals only the first is in it."""
 
 
 def _explained(item: Item, finding: Finding, said: list[tuple[Rule, Finding]]) -> bool:

@@ -97,6 +97,10 @@ class Examined:
     worlds: Worlds
     notes: tuple[str, ...] = ()
     summaries: tuple[RunSummary, ...] = field(default=())
+    known: dict[int, frozenset[tuple[str, str, str]]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+    """What `errors_in_every_world` has found, by context: a state that many fixes start from is asked once."""
 
     @property
     def text(self) -> Text:
@@ -300,6 +304,8 @@ def _summary(run: Run) -> RunSummary:
 
 def errors_in_every_world(examined: Examined, context: Context) -> frozenset[tuple[str, str, str]]:
     """(world, rule, what) of every error in every world that the pins allow: what a fix must not add to."""
+    if (known := examined.known.get(id(context))) is not None:
+        return known
     found: set[tuple[str, str, str]] = set()
     for run in examined.runs:
         rules = context.rules_of(run.paths[0] if run.paths else run.module.path)
@@ -311,4 +317,5 @@ def errors_in_every_world(examined: Examined, context: Context) -> frozenset[tup
             found.update(
                 (label, f.rule, ",".join(f.fields)) for f in judge(single, rules) if f.severity is Severity.error
             )
-    return frozenset(found)
+    examined.known[id(context)] = frozenset(found)
+    return examined.known[id(context)]

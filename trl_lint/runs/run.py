@@ -228,7 +228,16 @@ class View:
         if config is None:
             return None
         found = config.arguments.get(name)
+        if found is not None and self._of_another_dataclass(name, found):
+            return None
         return config.arguments.get("0") if found is None and name == "output_dir" else found
+
+    def _of_another_dataclass(self, name: str, found: Argument) -> bool:
+        """Whether what is parsed under a field's name goes into a dataclass of the project's own."""
+        parsed = self.run.parsed
+        if parsed is None or parsed.site.arguments.get(name) is not found:
+            return False
+        return any(name in taker.own for taker in parsed.takers) and self.taken(name) is None
 
     def field(self, name: str) -> Field | None:
         """A config field as this release declares it; None where it knows no such field."""
