@@ -12,7 +12,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `check`."""
     made = argparse.ArgumentParser(
         prog="trl-lint", description="Lint TRL training code against the exact release that it runs on.", allow_abbrev=False,
-        epilog="Commands: check (the default), facts [PATHS], rules, explain NAME, probe SCRIPT. Exit: 0 nothing at or above --fail-on, 1 something, 2 usage or internal error.",
+        epilog="Commands: check (the default), facts [PATHS], rules, explain NAME, probe FILE, tune FILE. Exit: 0 nothing at or above --fail-on, 1 something, 2 usage or internal error.",
     )  # fmt: skip
     add = made.add_argument
     add("paths", nargs="*", metavar="PATH", help="files or folders (default: .); - is stdin")

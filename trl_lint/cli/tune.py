@@ -98,7 +98,7 @@ def run(words: list[str]) -> int:
     for note in space.notes:
         print(f"trl-lint: {note}", file=sys.stderr)
     withheld = _withheld(space)
-    if not space.choices:
+    if space.size == 1:
         print(f"{options.file}: nothing to tune{f'; {withheld}' if withheld else ''}.")
         return 0
     if withheld and not options.worker:
