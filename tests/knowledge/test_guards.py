@@ -169,6 +169,61 @@ def test_helper_of_the_config() -> None:
 
 
 TRAINERS = {
+    "a keyword by its kind, also where it is absent": (
+        """
+        if args.ref_model_init_kwargs is not None and not isinstance(ref_model, str):
+            raise ValueError("no")
+        """,
+        ["!ValueError ref_model_init_kwargs is not None and not isinstance(trainer.ref_model, str)"],
+    ),
+    "the length of a list of which items are replaced": (
+        """
+        if not isinstance(ref_model, list):
+            ref_model = [ref_model]
+        for i, one in enumerate(ref_model):
+            if isinstance(one, str):
+                ref_model[i] = load(one)
+        self.models = ref_model
+        if len(args.weights) != len(self.models):
+            raise ValueError("no")
+        """,
+        ["!ValueError len(weights) != len(listed(trainer.ref_model))"],
+    ),
+    "no literal is an instance of a class of a library": (
+        """
+        if ref_model is not None and not isinstance(ref_model, Module):
+            raise TypeError("no")
+        """,
+        ["!TypeError trainer.ref_model is not None and not (not is_literal(trainer.ref_model) and opaque('isinstance(ref_model, Module)'))"],
+    ),
+    "a dtype by its name is a dtype": (
+        """
+        dtype = args.model_init_kwargs.get("dtype")
+        if isinstance(dtype, str) and dtype != "auto":
+            dtype = getattr(torch, dtype)
+        if dtype != "auto" and not isinstance(dtype, torch.dtype):
+            raise ValueError("no")
+        """,
+        ["!ValueError model_init_kwargs.dtype != 'auto' and not ((isinstance(model_init_kwargs.dtype, str) and model_init_kwargs.dtype != 'auto') "
+         "or (not is_literal(model_init_kwargs.dtype) and opaque('isinstance(dtype, torch.dtype)')))"],
+    ),
+    "how many of several keywords are given": (
+        """
+        if sum(x is not None for x in [ref_model, peft_config]) > 1:
+            raise ValueError("no")
+        """,
+        ["!ValueError int(trainer.ref_model is not None) + int(trainer.peft_config is not None) > 1"],
+    ),
+    "an entry of the accelerator's config, until it is set": (
+        """
+        if args.accelerator_config.dispatch_batches is True:
+            raise ValueError("no")
+        args.accelerator_config.dispatch_batches = False
+        if args.accelerator_config.dispatch_batches:
+            raise ValueError("no")
+        """,
+        ["!ValueError accelerator_config.dispatch_batches is True"],
+    ),
     "fields through args, self.args and attributes": (
         """
         self.args = args
@@ -203,7 +258,7 @@ TRAINERS = {
         if isinstance(peft_config, LoraConfig):
             raise ValueError("others are LoraConfigs, too")
         """,
-        ["!ValueError peft.kind == 'PrefixTuningConfig'", "!ValueError opaque('isinstance(peft_config, LoraConfig)')"],
+        ["!ValueError peft.kind == 'PrefixTuningConfig'", "!ValueError not is_literal(trainer.peft_config) and opaque('isinstance(peft_config, LoraConfig)')"],
     ),
     "one object twice": (
         """
@@ -358,10 +413,39 @@ def test_transformers_refuses_what_its_enumerations_lack() -> None:
     assert "lr_scheduler_type == 'reduce_lr_on_plateau' and eval_strategy == 'no'" in whens
 
 
+def test_keywords_that_a_subclass_hands_on() -> None:
+    code = """
+    class Base:
+        def __init__(self, model, args=None, peft_config=None):
+            if peft_config is not None and args.sync:
+                raise ValueError("no")
+
+    class T(Base):
+        def __init__(self, args=None, **kwargs):
+            super().__init__(args=args, **kwargs)
+    """
+    read = library(a=code)
+    [row] = guards.trainer_guards(read, "trl.a", read.modules["trl.a"].classes["T"])
+    assert row[2] == "trainer.peft_config is not None and sync"
+
+
+def test_a_config_by_an_older_name() -> None:
+    body = """
+    if config is not None:
+        if args is None:
+            args = config
+        else:
+            raise ValueError("no")
+    """
+    assert trainer(body, parameters="self, model, args=None, config=None") == [
+        "!ValueError opaque('config is not None')"
+    ]
+
+
 def test_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert coverage.main(["--trl", "1.16.0", "--class", "GRPOConfig"]) == 0
     shown = capsys.readouterr().out
     assert "raise ValueError           GRPOConfig: num_generations < 2\n" in shown
-    assert "not decidable from files: " in shown
+    assert "rule refused-by-trl" in shown
     assert coverage.main(["--trl", "9.9"]) == 2
     assert coverage.main(["--class", "NoConfig"]) == 2

@@ -202,3 +202,61 @@ def test_every_guard_has_a_class_that_meets_it() -> None:
             assert guard.name.startswith(f"{guard.owner}: ")
             assert guard.place.startswith("trl/")
             assert guard.certain or guard.opaque
+
+
+REWARDED = """
+from trl import GRPOConfig, GRPOTrainer
+from elsewhere import judge
+
+def one(completions, **kwargs):
+    return [1.0 for _ in completions]
+
+def two(completions, **kwargs):
+    return [1.0 for _ in completions]
+
+grown = [one]
+grown.append(two)
+args = GRPOConfig(output_dir="out", reward_weights=[0.5, 0.5])
+GRPOTrainer(model="m", args=args, reward_funcs={functions}, train_dataset=data)
+"""
+
+
+@pytest.mark.parametrize(
+    ("functions", "refused"),
+    [
+        ("one", True),
+        ("[one]", True),
+        ("[one, judge]", False),
+        ("[one, two, judge]", True),
+        ("judge", False),
+        ("grown", False),
+    ],
+)
+@pytest.mark.parametrize("facts", [NEW, OLD])
+def test_as_many_weights_as_reward_functions(functions: str, refused: bool, facts: str) -> None:
+    found = said(REWARDED.format(functions=functions), facts=facts)
+    assert [" refuses `len(reward_weights) != len(" in message for message in found] == [True] * refused
+
+
+def test_keyword_that_is_absent() -> None:
+    code = """
+from trl.experimental.kto import KTOConfig, KTOTrainer
+args = KTOConfig(output_dir="out", ref_model_init_kwargs={{"dtype": "bfloat16"}})
+KTOTrainer(model="m", args=args, train_dataset=data, processing_class=tokenizer{more})
+""".replace("trl.experimental.kto", "trl")
+    assert said(code.format(more=""), facts=OLD) == [
+        "trl 0.19.1 refuses `ref_model_init_kwargs is not None` and no `ref_model` that is given by name: building the trainer raises ValueError"
+    ]
+    assert said(code.format(more=", ref_model='m'"), facts=OLD) == []
+    assert said(code.format(more=", ref_model=anything"), facts=OLD) == []
+
+
+def test_plain_training_arguments() -> None:
+    code = """
+from transformers import TrainingArguments
+from trl import KTOTrainer
+KTOTrainer(model="m", args=TrainingArguments(output_dir="out"), train_dataset=data, processing_class=tokenizer)
+"""
+    assert said(code, facts=OLD) == [
+        "trl 0.19.1 refuses a plain TrainingArguments: building the trainer raises ValueError"
+    ]

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +37,7 @@ WARNING: Final = "?"
 DEEPEST: Final = 4
 """How many calls a walk follows into each other."""
 
-LARGEST: Final = 400
+LARGEST: Final = 480
 """Characters of an expression beyond which it is no longer carried along: nobody would read a condition made of it."""
 
 LONGEST: Final = 70
@@ -46,9 +48,19 @@ MODEL: Final = "__model__"
 LOADED: Final = "__loaded__"
 WRAPPED: Final = "__wrapped__"
 DEEPSPEED: Final = "__deepspeed__"
-MARKERS: Final = frozenset({ARGS, MODEL, LOADED, WRAPPED, DEEPSPEED})
+FILLED: Final = "__filled__"
+DTYPE: Final = "__dtype__"
+REST: Final = "__rest__"
+MARKERS: Final = frozenset({ARGS, MODEL, LOADED, WRAPPED, DEEPSPEED, FILLED, DTYPE, REST})
 """Things that a walk follows but the language does not know: the config, the model as the trainer is given it, a model
-that the trainer loads, one that it wraps in PEFT, accelerate's DeepSpeed plugin."""
+that the trainer loads, one that it wraps in PEFT, accelerate's DeepSpeed plugin, a list of which items were replaced,
+the dtype that torch has by a name, what a constructor hands on without looking (`*args`, `**kwargs`)."""
+
+ACCELERATOR: Final = "accelerator_config"
+"""The field that transformers turns from a mapping into an object; the language has its entries."""
+
+CONFIGS: Final = ("args", "config", "training_args")
+"""What trainers call the parameter that takes the config, the usual name first."""
 
 FIRST_STEP: Final = ("_prepare_inputs", "compute_loss")
 """What transformers' `Trainer.training_step` calls without a condition: the first step of any training meets it."""
@@ -64,7 +76,7 @@ SAME: Final = frozenset(
 """Functions that hand their first argument back, as far as conditions can tell."""
 
 LENGTHS: Final = frozenset({"len", "min", "max", "abs", "int", "float", "bool", "str"})
-PLAIN: Final = frozenset({"str", "int", "float", "bool", "list", "tuple"})
+PLAIN: Final = frozenset({"str", "int", "float", "bool", "list", "tuple", "dict"})
 PROMPT_LEARNING: Final = frozenset({"PrefixTuningConfig", "PromptTuningConfig", "PromptEncoderConfig", "CPTConfig"})
 PACKAGES: Final = frozenset(
     {"vllm", "peft", "liger_kernel", "deepspeed", "bitsandbytes", "kernels", "unsloth", "jmespath", "mergekit", "weave", "rich", "wandb",
@@ -230,21 +242,26 @@ class _Guards(_Walk):
     def parameters(self, function: ast.FunctionDef) -> None:
         """The parameters of a trainer's constructor, as the call gives them."""
         self.names_of(function)
-        defaults = _defaults(function)
         for name in _parameters(function):
-            value: ast.expr
-            default = defaults.get(name)
-            match name:
-                case "args" | "config" | "training_args":
-                    value = ast.Name(ARGS, ast.Load())
-                case "model":
-                    value = ast.Name(MODEL, ast.Load())
-                case _ if default is None or (isinstance(default, ast.Constant) and default.value is None):
-                    value = _dotted("trainer", name)
-                case _:
-                    given = ast.Call(ast.Name("given", ast.Load()), [_dotted("trainer", name)], [])
-                    value = ast.IfExp(given, _dotted("trainer", name), self.fixed(default, self.frame.module))
-            self.bind(name, value)
+            self.bind(name, self.keyword(name, function, self.frame.module))
+        for extra in (function.args.vararg, function.args.kwarg):
+            if extra is not None:
+                self.bind(extra.arg, ast.Name(REST, ast.Load()))
+
+    def keyword(self, name: str, function: ast.FunctionDef, module: str) -> ast.expr:
+        """A parameter as the call of the trainer gives it."""
+        default = _defaults(function).get(name)
+        named = [one for one in CONFIGS if one in _parameters(function)]
+        match name:
+            case "args" | "config" | "training_args":
+                # Where an older name is still there beside it, either may hold the config.
+                return ast.Name(ARGS, ast.Load()) if name == named[0] else opaque(name)
+            case "model":
+                return ast.Name(MODEL, ast.Load())
+            case _ if default is None or (isinstance(default, ast.Constant) and default.value is None):
+                return _dotted("trainer", name)
+        given = ast.Call(ast.Name("given", ast.Load()), [_dotted("trainer", name)], [])
+        return ast.IfExp(given, _dotted("trainer", name), self.fixed(default, module))
 
     def bind(self, name: str, value: ast.expr) -> None:
         self.values[f"{self.frame.number}:{name}"] = value
@@ -277,7 +294,8 @@ class _Guards(_Walk):
         self.frame = _Frame(*home[:2], "self", "self", home[2], frozenset(), self.frames, 0, active, home[1].name)
         self.names_of(home[2])
         for parameter in _parameters(home[2]):
-            self.bind(parameter, opaque(parameter))
+            # Only evaluation asks for the outputs.
+            self.bind(parameter, ast.Constant(False) if parameter == "return_outputs" else opaque(parameter))
         self.phase = "first step"
         self.block(home[2].body, ())
         self.frame = outer
@@ -366,6 +384,15 @@ class _Guards(_Walk):
             if keyword.arg is not None:
                 found[keyword.arg] = self.lower(keyword.value)
         every = [*positional, *(a.arg for a in function.args.kwonlyargs)]
+        starred = [a.value for a in call.args if isinstance(a, ast.Starred)]
+        starred += [k.value for k in call.keywords if k.arg is None]
+        if starred and self.trainer and all(_is_marker(self.lower(value), REST) for value in starred):
+            # A constructor that hands on what it is given: the call of the trainer gives it.
+            plain = itertools.takewhile(lambda a: not isinstance(a, ast.Starred), call.args)
+            named = _given(call) | {name for name, _ in zip(positional, plain, strict=False)}
+            passed = {name: found[name] if name in named else self.keyword(name, function, module) for name in every}
+            extra = [a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None]
+            return passed | {name: ast.Name(REST, ast.Load()) for name in extra}
         open_call = any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
         known = {name: found[name] for name in every if name in found and not (open_call and name not in _given(call))}
         extra = [a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None]
@@ -503,10 +530,16 @@ class _Guards(_Walk):
         self.forget(node.body, path)
 
     def rows(self, iterable: ast.expr) -> Iterator[list[ast.expr]]:
-        value = self.lower(iterable)
-        if isinstance(value, ast.List | ast.Tuple | ast.Set) and isinstance(iterable, ast.List | ast.Tuple | ast.Set):
-            for item in value.elts:
-                yield list(item.elts) if isinstance(item, ast.Tuple) else [item]
+        match iterable:
+            case ast.Call(func=ast.Attribute(value=inner, attr="items"), args=[]):
+                value = self.lower(inner)
+                if isinstance(value, ast.Dict) and not isinstance(inner, ast.Attribute):
+                    yield from ([k, v] for k, v in zip(value.keys, value.values, strict=True) if k is not None)
+            case ast.List() | ast.Tuple() | ast.Set() | ast.Name():
+                value = self.lower(iterable)
+                if isinstance(value, ast.List | ast.Tuple | ast.Set) and not _has_opaque(value):
+                    for item in value.elts:
+                        yield list(item.elts) if isinstance(item, ast.Tuple) else [item]
 
     def forget(self, body: list[ast.stmt], path: _Path) -> None:
         for node in ast.walk(ast.Module(body, [])):
@@ -526,13 +559,17 @@ class _Guards(_Walk):
                 else:
                     self.values[f"{self.frame.receiver}.{attribute}"] = _sized(value, attribute)
             case ast.Attribute(value=inner, attr=attribute):
-                if _is_marker(self.lower(inner), ARGS):
+                owner = self.lower(inner)
+                if _is_marker(owner, ARGS):
                     self.values[f"args.{attribute}"] = _sized(value, attribute)
+                elif _is_marker(owner, ACCELERATOR):
+                    self.values[f"args.{ACCELERATOR}.{attribute}"] = _sized(value, attribute)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 for element in elements:
                     self.store(element, opaque(_short(element)), path)
             case ast.Subscript(value=inner):
-                self.store(inner, opaque(_short(inner)), path)
+                kept = self.lower(inner)
+                self.store(inner, _filled(kept) if _is_list(kept) else opaque(_short(inner)), path)
             case ast.Starred(value=inner):
                 self.store(inner, opaque(_short(inner)), path)
 
@@ -572,10 +609,8 @@ class _Guards(_Walk):
         test = self.spelt(self.when(_telling(path)))
         place = f"{self.frame.module.replace('.', '/')}.py:{self.frame.scope}"
         row: Row = [effect + kind, test, when, place, self.frame.named or self.owner, self.phase]
-        asked = [
-            part for branch in path if branch.condition.test for part in _operands(branch.condition.test, branch.holds)
-        ]
-        self.steps.append([*row, UNCERTAIN] if any(map(_is_opaque, asked)) else row)
+        tests = [(branch.condition.test, branch.holds) for branch in path if branch.condition.test is not None]
+        self.steps.append([*row, UNCERTAIN] if any(blocking(test, holds) for test, holds in tests) else row)
 
     # calls -----------------------------------------------------------------------------------------------------------
 
@@ -707,7 +742,9 @@ class _Guards(_Walk):
             case ast.Call():
                 return self.lower_call(node)
             case ast.BoolOp(op=sign, values=values):
-                return _boolean(sign, [self.lower(value) for value in values])
+                operands = [self.lower(value) for value in values]
+                whole = isinstance(sign, ast.Or) and _is_marker(operands[0], ARGS)  # a config is true
+                return operands[0] if whole else _boolean(sign, operands)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return _not(self.lower(operand))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -724,6 +761,8 @@ class _Guards(_Walk):
                 return self.strict(node, elements, lambda parts: ast.Tuple(parts, ast.Load()))
             case ast.List(elts=elements):
                 return self.strict(node, elements, lambda parts: ast.List(parts, ast.Load()))
+            case ast.Subscript(value=inner, slice=ast.Constant(value=int()) as index):
+                return self.strict(node, [inner], lambda parts: ast.Subscript(parts[0], index, ast.Load()))
             case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
                 return self.strict(node, values, lambda parts: ast.Dict([k for k in keys if k is not None], parts))
             case ast.ListComp(
@@ -768,6 +807,9 @@ class _Guards(_Walk):
                 return opaque(f"args.{name}")
             kept = self.values.get(f"args.{name}")
             return kept if kept is not None else ast.Name(name, ast.Load())
+        if _is_marker(inner, ACCELERATOR):
+            kept = self.values.get(f"args.{ACCELERATOR}.{name}")
+            return kept if kept is not None else _dotted(ACCELERATOR, name)
         if _is_marker(inner, DEEPSPEED) and name == "zero_stage":
             return _dotted("launch", "zero_stage")
         if _text(inner) == "trainer.peft_config" and name in ("target_modules", "modules_to_save"):
@@ -818,6 +860,8 @@ class _Guards(_Walk):
                 left=ast.Call(func=ast.Name(id="set"), args=[items]), ops=[ast.LtE()], comparators=[right]
             ):
                 return self.strict(node, [items, right], _within)
+        if ast.unparse(node) == "type(args) is TrainingArguments":
+            return _dotted("run", "plain_arguments")
         sides = [node.left, *node.comparators]
         if len(sides) == 2 and isinstance(node.ops[0], ast.Is):
             one, two = map(self.lower, sides)
@@ -851,6 +895,8 @@ class _Guards(_Walk):
                 return ast.Constant(negated)
             case ast.List() | ast.Tuple() | ast.Dict() | ast.Set():
                 return ast.Constant(negated)
+        if _is_list(value) or _is_made(value):
+            return ast.Constant(negated)
         if _has_opaque(value):
             return opaque(_short(node))
         return ast.Compare(value, [ast.IsNot() if negated else ast.Is()], [ast.Constant(None)])
@@ -897,15 +943,24 @@ class _Guards(_Walk):
                 return self.instance(node, self.lower(subject), kind)
             case ast.Call(func=ast.Name(id="is_peft_model"), args=[subject]):
                 return self.wrapped(node, self.lower(subject))
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="torch"), _]):
+                return ast.Name(DTYPE, ast.Load())
             case ast.Call(func=ast.Name(id="getattr"), args=[subject, ast.Constant(value=str() as attr), *_]):
                 return self.attribute(ast.Attribute(subject, attr, ast.Load()))
             case ast.Call(func=ast.Name(id="getattr"), args=[subject, ast.Name() as named, *_]):
                 known = self.lower(named)
                 if isinstance(known, ast.Constant) and isinstance(known.value, str):
                     return self.attribute(ast.Attribute(subject, known.value, ast.Load()))
+            case ast.Call(func=ast.Name(id="hasattr"), args=[subject, ast.Name() as named]):
+                known = self.lower(named)
+                if isinstance(known, ast.Constant) and isinstance(known.value, str):
+                    return self.lower_call(ast.Call(node.func, [subject, known], []))
             case ast.Call(func=ast.Name(id="hasattr"), args=[subject, ast.Constant(value=str() as attr)]):
                 if _is_marker(self.lower(subject), ARGS) or (self.frame.receiver is None and _text(subject) == "self"):
                     return ast.Call(ast.Name("has", ast.Load()), [ast.Name(attr, ast.Load())], [])
+                if attr == "__len__":
+                    kinds = ast.Tuple([ast.Name(kind, ast.Load()) for kind in ("str", "list", "dict")], ast.Load())
+                    return self.instance(node, self.lower(subject), kinds)
             case ast.Call(
                 func=ast.Name(id="any" | "all" as which), args=[ast.GeneratorExp() as generator], keywords=[]
             ):
@@ -920,6 +975,8 @@ class _Guards(_Walk):
                     return ast.Name(WRAPPED, ast.Load())
                 models = ("Model" in owner or owner in ("architecture", "model")) and "Processor" not in owner
                 return ast.Name(LOADED, ast.Load()) if models else opaque(_short(node))
+            case ast.Call(func=ast.Name(id="len"), args=[items]):
+                return _over(node, [_whole(self.lower(items))], lambda parts: ast.Call(node.func, parts, []))
             case ast.Call(func=ast.Name(id=function), keywords=[]) if function in LENGTHS and node.args:
                 made = node.func
                 return self.strict(node, node.args, lambda parts: ast.Call(made, parts, []))
@@ -934,9 +991,38 @@ class _Guards(_Walk):
                 )
             case ast.Call(func=ast.Attribute(value=inner, attr="get"), args=[ast.Constant(value=str() as key), *rest]):
                 mapping = _without_empty(self.lower(inner))
-                if isinstance(mapping, ast.Name) and mapping.id not in MARKERS and not rest:
-                    return ast.Attribute(mapping, key, ast.Load())
+                if (
+                    isinstance(mapping, ast.Name)
+                    and mapping.id not in MARKERS
+                    and (not rest or literal(rest[0]) is not UNREADABLE)
+                ):
+                    entry = ast.Attribute(mapping, key, ast.Load())
+                    absent = ast.Compare(entry, [ast.Is()], [ast.Constant(None)])
+                    return ast.IfExp(absent, rest[0], entry) if rest else entry
+                if isinstance(mapping, ast.Dict):
+                    pairs = [
+                        (k.value, v)
+                        for k, v in zip(mapping.keys, mapping.values, strict=True)
+                        if isinstance(k, ast.Constant)
+                    ]
+                    return dict(pairs).get(key, rest[0] if rest else ast.Constant(None))
+            case ast.Call(
+                func=ast.Name(id="sum"),
+                args=[
+                    ast.GeneratorExp(
+                        elt=ast.Compare(left=ast.Name(id=item)) as asked,
+                        generators=[ast.comprehension(ast.Name(id=name), ast.List(elts=items), ifs=[])],
+                    )
+                ],
+            ) if item == name:
+                return self.count(node, asked, items)
         return opaque(_short(node))
+
+    def count(self, node: ast.expr, asked: ast.Compare, items: list[ast.expr]) -> ast.expr:
+        """How many of several values come out as asked."""
+        tests = [self.lower(ast.Compare(item, asked.ops, asked.comparators)) for item in items]
+        numbers: list[ast.expr] = [ast.Call(ast.Name("int", ast.Load()), [test], []) for test in tests]
+        return _over(node, numbers, lambda parts: functools.reduce(lambda a, b: ast.BinOp(a, ast.Add(), b), parts))
 
     def quantified(self, node: ast.Call, which: str, generator: ast.GeneratorExp) -> ast.expr:
         """`any(x in S for x in xs)` over a literal S is written out; `all(…)` is `within(xs, S)`."""
@@ -953,6 +1039,8 @@ class _Guards(_Walk):
         return opaque(_short(node))
 
     def instance(self, node: ast.expr, subject: ast.expr, kind: ast.expr) -> ast.expr:
+        if isinstance(subject, ast.IfExp) and ast.unparse(kind) in PLAIN and not _has_opaque(subject):
+            return ast.Call(ast.Name("isinstance", ast.Load()), [subject, kind], [])
         if isinstance(subject, ast.IfExp):
             one, two = self.instance(node, subject.body, kind), self.instance(node, subject.orelse, kind)
             return _choice(subject.test, one, two)
@@ -969,9 +1057,11 @@ class _Guards(_Walk):
                 return _dotted("model", "is_name")
             case ast.Name(id=name) if name in (LOADED, WRAPPED) and named == "str":
                 return ast.Constant(False)
+            case ast.Name(id=name) if name == DTYPE:
+                return ast.Constant(named == "dtype")
             case ast.Name(id=name) if name in (MODEL, LOADED, WRAPPED) and named == "PeftModel":
                 return self.wrapped(node, subject)
-            case ast.Name(id=name) if name not in MARKERS and named in PLAIN:
+            case ast.Name() | ast.Attribute() if _is_asked(subject) and named in PLAIN:
                 return ast.Call(ast.Name("isinstance", ast.Load()), [subject, ast.Name(named, ast.Load())], [])
             case ast.Constant(value=value) if named in PLAIN:
                 return ast.Constant(type(value).__name__ == named)
@@ -982,6 +1072,10 @@ class _Guards(_Walk):
                 return _dotted("peft", "prompt_learning")
         if _text(subject) == "trainer.train_dataset" and named == "IterableDataset":
             return _dotted("dataset", "streaming")
+        if _is_asked(subject):
+            # What a file says outright, None included, is an instance of no such class.
+            literal_ = ast.Call(ast.Name("is_literal", ast.Load()), [subject], [])
+            return _boolean(ast.And(), [_not(literal_), opaque(_short(node))])
         return opaque(_short(node))
 
     def wrapped(self, node: ast.expr, subject: ast.expr) -> ast.expr:
@@ -1071,6 +1165,33 @@ def _operands(test: ast.expr, holds: bool) -> Iterator[ast.expr]:
             yield test
 
 
+def blocking(test: ast.expr, holds: bool) -> tuple[str, ...]:
+    """What no file can say and without which a test cannot come out as asked; () where files alone can make it."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return blocking(operand, not holds)
+        case ast.BoolOp(op=sign, values=values):
+            found = [blocking(value, holds) for value in values]
+            needs_all = isinstance(sign, ast.And) is holds
+            return sum(found, ()) if needs_all or all(found) else ()
+        case ast.Call(func=ast.Name(id=name), args=[inner]) if name == FILLED:
+            return blocking(inner, holds)
+        case ast.IfExp(test=asked, body=body, orelse=orelse):
+            one = blocking(asked, True) + blocking(body, holds)
+            two = blocking(asked, False) + blocking(orelse, holds)
+            return one + two if one and two else ()
+    return tuple(_opaque_texts(test))
+
+
+def _opaque_texts(node: ast.expr) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.expr) and _is_opaque(inner):
+            assert isinstance(inner, ast.Call)
+            yield ast.literal_eval(inner.args[0])
+        elif isinstance(inner, ast.Name) and inner.id in MARKERS - {MODEL}:
+            yield inner.id.strip("_")
+
+
 def _is_opaque(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "opaque"
 
@@ -1098,6 +1219,12 @@ class _Unmarked(ast.NodeTransformer):
             return _dotted("trainer", "model")
         return opaque(node.id.strip("_")) if node.id.startswith("__") else node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == FILLED:
+            items: ast.expr = self.visit(node.args[0])  # only its truth is asked here
+            return items
+        return self.generic_visit(node)
+
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
         return opaque("a list of numbers")
 
@@ -1108,6 +1235,9 @@ def _over(node: ast.expr, operands: list[ast.expr], build: Callable[[list[ast.ex
             one = _over(node, [*operands[:index], operand.body, *operands[index + 1 :]], build)
             two = _over(node, [*operands[:index], operand.orelse, *operands[index + 1 :]], build)
             return _choice(operand.test, one, two)
+    match node, operands:
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq() as link]), [ast.Name(id=name), ast.Constant()] if name == DTYPE:
+            return ast.Constant(isinstance(link, ast.NotEq))
     if any(_has_opaque(operand) or isinstance(operand, ast.ListComp) for operand in operands):
         return opaque(_short(node))
     return build(operands)
@@ -1119,6 +1249,9 @@ def _choice(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr:
         return body if test.value else orelse
     if _text(body) == _text(orelse):
         return body
+    listed = _listed(test, body, orelse) or _listed(_not(test), orelse, body)
+    if listed is not None:
+        return listed
     match body, orelse:
         case ast.Constant(value=True), ast.Constant(value=False):
             return test
@@ -1133,6 +1266,15 @@ def _choice(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr:
         case _, ast.Constant(value=True) if _is_truth(body):
             return _boolean(ast.Or(), [_not(test), body])
     return ast.IfExp(test, body, orelse)
+
+
+def _listed(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr | None:
+    """`listed(x)` for `x if isinstance(x, list) else [x]`."""
+    match test, orelse:
+        case ast.Call(func=ast.Name(id="isinstance"), args=[asked, ast.Name(id="list")]), ast.List(elts=[item]):
+            if _text(asked) == _text(body) == _text(item):
+                return ast.Call(ast.Name("listed", ast.Load()), [body], [])
+    return None
 
 
 def _is_truth(node: ast.expr) -> bool:
@@ -1164,6 +1306,13 @@ def _boolean(sign: ast.boolop, values: Sequence[ast.expr]) -> ast.expr:
             found += value.values
         else:
             found.append(value)
+    if deciding and len(found) > 1:  # `(a and b) or b` is b
+        texts = {_text(part) for part in found}
+        found = [
+            part
+            for part in found
+            if not isinstance(part, ast.BoolOp) or texts.isdisjoint(_text(value) for value in part.values)
+        ]
     return found[0] if len(found) == 1 else ast.BoolOp(sign, found)
 
 
@@ -1223,6 +1372,53 @@ def _folded(node: ast.Compare) -> ast.expr:
             comparators=[ast.Constant(value=int() | float() as right)],
         ) if type(link) in _NUMERIC:
             return ast.Constant(_NUMERIC[type(link)](left, right))
+    return node
+
+
+def _is_asked(node: ast.expr) -> bool:
+    """Whether an expression is a name of the language that stands for a value: a field, an entry of one, a keyword."""
+    match node:
+        case ast.Name(id=name):
+            return name not in MARKERS
+        case ast.Attribute(value=ast.Name(id=root)):
+            return root == "trainer" or root.endswith(("_kwargs", "_config"))
+    return False
+
+
+def _is_made(node: ast.expr) -> bool:
+    """Whether a value is an object that a class makes, which is never None."""
+    if not _is_opaque(node):
+        return False
+    [text] = _opaque_texts(node)
+    return re.match(r"(\w+\.)*[A-Z]\w*[a-z]\w*(\(|$)", text) is not None
+
+
+def _is_list(node: ast.expr) -> bool:
+    """Whether a value is a list for certain."""
+    match node:
+        case ast.List():
+            return True
+        case ast.BinOp(left=left, op=ast.Mult()):
+            return _is_list(left)
+        case ast.Call(func=ast.Name(id=name)):
+            return name in (FILLED, "listed")
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_list(body) and _is_list(orelse)
+    return False
+
+
+def _filled(node: ast.expr) -> ast.expr:
+    """A list of which an item was replaced: only its length is still known."""
+    return ast.Call(ast.Name(FILLED, ast.Load()), [_whole(node)], [])
+
+
+def _whole(node: ast.expr) -> ast.expr:
+    """A list as long as one of which items may have been replaced."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[inner]) if name == FILLED:
+            return inner
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _choice(test, _whole(body), _whole(orelse))
     return node
 
 

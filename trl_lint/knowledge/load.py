@@ -628,7 +628,6 @@ def package_release(package: str, version: str) -> PackageRelease:
 
 
 @cache
-@cache
 def fields_ever() -> frozenset[str]:
     """Every field that a config, a script's dataclass or TrainingArguments has had in some known release."""
     table = _table("trl")
@@ -639,6 +638,7 @@ def fields_ever() -> frozenset[str]:
     return frozenset(found)
 
 
+@cache
 def history(owner: str, name: str) -> tuple[tuple[str, str], ...]:
     """The TRL releases, as inclusive (first, last) ranges, in which `owner` took `name`.
 
@@ -727,6 +727,9 @@ def _names_read(when: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
 
     def collect(node: ast.AST) -> None:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+            collect(node.args[0])
+            return
         text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
         if re.fullmatch(r"\w+(\.\w+)*", text):
             found[text] = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from functools import lru_cache
 
-
 MOST = 2
 
 

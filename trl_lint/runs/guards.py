@@ -15,12 +15,14 @@ from functools import cache
 
 from trl_lint import knowledge
 from trl_lint.knowledge import SUPER, Guard, Step
-from trl_lint.model import Site, Table
+from trl_lint.model import Derived, Known, Object, Site, Symbol, Table, Unknown, Value
 from trl_lint.runs.items import ITEMS, Item, unknown_fields, unknown_keywords, unknown_options
 from trl_lint.runs.logic import UNKNOWN, Alternatives, BadExpression, Something, compiled, distinct, dotted, truth
-from trl_lint.runs.run import TRAINING_ARGUMENTS, View, _alternatives, trainer_argument
+from trl_lint.runs.run import PROPERTIES, TRAINING_ARGUMENTS, View, _alternatives, trainer_argument
 from trl_lint.runs.targets import Target, written
 
+PLAIN_ARGUMENTS = "run.plain_arguments"
+DEPRECATIONS = ("FutureWarning", "DeprecationWarning")
 MOST_ATOMS = 4
 MOST_VALUES = 4
 
@@ -85,6 +87,7 @@ def _met(view: View, state: _State) -> Iterator[Guard]:
     elif run.config is not None:
         # Most trainers take a plain TrainingArguments as it is: what their own config refuses, nothing asks then. And what
         # a subclass leaves behind, nobody knows.
+        yield from (guard for guard in later if guard.when == PLAIN_ARGUMENTS)
         return
     state.built()
     yield from (guard for guard in later if guard.phase != "training")
@@ -276,7 +279,33 @@ def _because(node: ast.expr, state: _State, *, wanted: bool) -> Iterator[str]:
         case ast.Constant():
             return
         case _:
-            yield ast.unparse(node) if wanted else ast.unparse(_opposite(node))
+            atom = _chosen(node, state)
+            yield ast.unparse(atom if wanted else _opposite(atom))
+
+
+def _chosen(node: ast.expr, state: _State) -> ast.expr:
+    """An atom with every choice in it that is made replaced by what it comes to."""
+    if not any(isinstance(inner, ast.IfExp | ast.Call) for inner in ast.walk(node)):
+        return node
+
+    class Choose(ast.NodeTransformer):
+        def visit_Call(self, call: ast.Call) -> ast.AST:
+            if dotted(call.func) != "listed":
+                return self.generic_visit(call)
+            [item] = call.args
+            found = state.ask(ast.unparse(item))
+            listed = isinstance(found, tuple) and all(isinstance(value, tuple) for value in found)
+            return item if listed else ast.List([item], ast.Load())
+
+        def visit_IfExp(self, inner: ast.IfExp) -> ast.AST:
+            holds = state.truth(ast.unparse(inner.test))
+            if holds is None:
+                return inner
+            made: ast.AST = self.visit(inner.body if holds else inner.orelse)
+            return made
+
+    made: ast.expr = Choose().visit(ast.parse(ast.unparse(node), mode="eval").body)
+    return made
 
 
 _OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
@@ -306,6 +335,9 @@ def _names(text: str) -> tuple[str, ...]:
         if name is not None:
             found[name] = None
             return
+        if isinstance(node, ast.Call) and dotted(node.func) == "isinstance":
+            collect(node.args[0])
+            return
         for child in ast.iter_child_nodes(node):
             if not (isinstance(node, ast.Call) and child is node.func):
                 collect(child)
@@ -333,7 +365,9 @@ def _origin(name: str, state: _State, depth: int = 0) -> Target | None:
 
 
 def _sayable(value: object) -> bool:
-    return not isinstance(value, Something | Table)
+    if isinstance(value, tuple):
+        return all(map(_sayable, value))
+    return not isinstance(value, Something | Table | Symbol | Object)
 
 
 def _rendered(held: Judged) -> str:
@@ -343,11 +377,14 @@ def _rendered(held: Judged) -> str:
     said = {m[1] for atom in held.atoms if (m := re.fullmatch(r"(?:not )?([\w.]+)(?: is None| == .+)?", atom))}
     worded = {n for atom in held.atoms if not _phrase(atom).startswith("`") for n in _names(atom)}
     shown = sorted(((n, v) for n, v in held.values.items() if n not in said | worded), key=lambda pair: pair[1] is None)
-    parts = [f"{name} {'is ' if index == 0 else ''}{_value(value)}" for index, (name, value) in enumerate(shown)]
+    parts = [
+        f"{_plainly(name)} {'is ' if index == 0 else ''}{_value(value)}" for index, (name, value) in enumerate(shown)
+    ]
     return f"{text} ({', '.join(parts[:MOST_VALUES])})" if parts else text
 
 
 _PHRASES = (
+    (r"run\.plain_arguments", "a plain TrainingArguments"),
     (r"not model\.is_name", "a model that is loaded already"),
     (r"model\.is_name", "a model that is given by name"),
     (r"not model\.is_peft", "a model without an adapter"),
@@ -356,6 +393,7 @@ _PHRASES = (
     (r"installed\.(\w+)", r"{0} being installed"),
     (r"trainer\.(\w+) is None", r"no `{0}`"),
     (r"(?:bool\()?trainer\.(\w+)(?: is not None|\))?", r"a `{0}`"),
+    (r"not isinstance\(trainer\.(\w+), str\)", "no `{0}` that is given by name"),
     (r"not dataset\.streaming", "a dataset that is not streamed"),
     (r"dataset\.streaming", "a streamed dataset"),
     (r"not versions\.(\w+) >= '(.+)'", "{0} older than {1}"),
@@ -369,7 +407,12 @@ def _phrase(atom: str) -> str:
         found = re.fullmatch(pattern, atom)
         if found is not None:
             return words.format(*(group.replace("_kernel", "-kernel") for group in found.groups()))
-    return f"`{atom}`"
+    return f"`{_plainly(atom)}`"
+
+
+def _plainly(text: str) -> str:
+    """Keywords of the trainer as the user writes them."""
+    return re.sub(r"\btrainer\.", "", text)
 
 
 def _value(value: object) -> str:
@@ -390,9 +433,15 @@ def refused(view: View) -> Iterable[Item]:
 
 
 def warned(view: View) -> Iterable[Item]:
-    """What the run's TRL certainly warns of, because of something that the user wrote."""
+    """What the run's TRL certainly warns of, because of something that the user wrote.
+
+    That a keyword of the trainer is one of the config by now (0.12) nobody needs to hear who is pinned to that release.
+    """
     for item in _items(view, "warn"):
-        if item.argument is not None:
+        fields = item.attributes["fields"]
+        assert isinstance(fields, tuple)
+        only_keywords = all(name.startswith("trainer.") for name in fields)
+        if item.argument is not None and (not only_keywords or item.attributes["kind"] in DEPRECATIONS):
             yield item
 
 
@@ -425,5 +474,16 @@ def _item(held: Judged, view: View) -> Item:
     return Item(attributes, target.site, target.argument) if target is not None else Item(attributes, anchor)
 
 
+def _plain_arguments(view: View) -> Value:
+    """Whether the trainer gets transformers' own TrainingArguments."""
+    config = view.run.config_class
+    return (
+        Known(config == TRAINING_ARGUMENTS, Derived("the config"))
+        if config is not None
+        else Unknown("no config is shown")
+    )
+
+
+PROPERTIES[PLAIN_ARGUMENTS] = _plain_arguments
 ITEMS["run.refused"] = refused
 ITEMS["run.warned"] = warned

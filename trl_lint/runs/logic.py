@@ -14,6 +14,8 @@ from functools import cache, lru_cache
 from itertools import product
 from typing import Final, Protocol, TypeAlias
 
+from trl_lint.model import Table
+
 MOST_COMBINATIONS = 256
 
 
@@ -177,13 +179,17 @@ def _listed(items: object) -> tuple[object, ...]:
     return items
 
 
+_LITERALS: Final[tuple[type, ...]] = (str, int, float, tuple, dict, Table, type(None))
 _FUNCTIONS: dict[str, Callable[..., object]] = {
     "len": len, "min": min, "max": max, "abs": abs, "lower": lambda s: s.lower(), "startswith": lambda s, p: s.startswith(p), "bool": bool,
     "int": int, "float": float, "str": str, "is_text": lambda x: isinstance(x, str), "is_list": lambda x: isinstance(x, tuple),
+    "is_literal": lambda x: isinstance(x, _LITERALS), "listed": lambda x: x if isinstance(x, tuple) else (x,),
     "within": lambda items, options: all(item in options for item in _listed(items)),
     "without_suffix": lambda s: s.split("@")[0].split(":")[0] if isinstance(s, str) else s,
 }  # fmt: skip
-_TYPES: dict[str, type] = {"str": str, "list": tuple, "tuple": tuple, "int": int, "float": float, "bool": bool}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "str": str, "list": tuple, "tuple": tuple, "int": int, "float": float, "bool": bool, "dict": (dict, Table),
+}  # fmt: skip
 
 
 def _compile(node: ast.expr) -> Compiled:
@@ -244,7 +250,7 @@ def _call(node: ast.Call) -> Compiled:
         return lambda names: UNKNOWN
     if function == "isinstance" and len(node.args) == 2 and dotted(node.args[1]) in _TYPES:
         kind = _TYPES[dotted(node.args[1]) or ""]
-        return _strict(lambda value: isinstance(value, kind), [_compile(node.args[0])])
+        return _strict(lambda value: _is(value, kind), [_compile(node.args[0])])
     if function in _FUNCTIONS:
         return _strict(_FUNCTIONS[function], [_compile(a) for a in node.args])
     if (
@@ -254,6 +260,12 @@ def _call(node: ast.Call) -> Compiled:
             lambda table, *rest: table.get(*rest), [_compile(node.func.value), *(_compile(a) for a in node.args)]
         )
     raise BadExpression(f"there is no function {ast.unparse(node.func)}() in the condition language")
+
+
+def _is(value: object, kind: type | tuple[type, ...]) -> bool:
+    if isinstance(value, Something) and kind is not tuple:
+        raise TypeError("its class is not known here")  # a constant of a library, a class that extends dict; no list
+    return isinstance(value, kind)
 
 
 def _strict(function: Callable[..., object], operands: list[Compiled]) -> Compiled:

@@ -582,7 +582,7 @@ def _libcst_takes(code: str) -> bool:
 
     try:
         cst.parse_module(code)
-    except (cst.ParserSyntaxError, RecursionError):
+    except (cst.ParserSyntaxError, SyntaxError, RecursionError):
         return False
     return True
 

@@ -43,14 +43,12 @@ def read(text: Text) -> Module:
     """All sites of a file. Raises Unparsable."""
     try:
         module = cst.parse_module(text.code)
+        return _Reader(text, module, outline(module)).module()
     except cst.ParserSyntaxError as error:
         raise Unparsable(f"line {error.raw_line}: {error.message}") from None
-    except RecursionError:
-        raise Unparsable("nested too deeply") from None
-    found = outline(module)
-    reader = _Reader(text, module, found)
-    try:
-        return reader.module()
+    except SyntaxError as error:
+        # libcst takes null bytes, half an escape and text joined to bytes, and fails when it is asked for their value.
+        raise Unparsable(error.msg) from None
     except RecursionError:
         raise Unparsable("nested too deeply") from None
 
@@ -730,6 +728,8 @@ class _Reader:
                 value = self.value(binding.node, at)
                 if isinstance(value, Known) and isinstance(value.value, Table):
                     return Known(self._mutated(value.value, binding, here), value.origin)
+                if isinstance(value, Known) and isinstance(value.value, tuple) and self._changed(binding):
+                    return Unknown(f"`{binding.name}` changes as the program runs")
                 return value
             case "unpack" if isinstance(binding.node, cst.Call):
                 return self._unpack(binding.node, binding.index, at, binding.name)
@@ -923,6 +923,11 @@ class _Reader:
             place = Place("entry", _join(start, end), end, whole.start, self.binding_of(element.value, here))
             entries[key.value] = Argument(key.value, self.value(element.value, here), place)
         return self._known(Table(entries, whole, open_), node)
+
+    def _changed(self, binding: Binding) -> bool:
+        """Whether items of the list behind a name are added, replaced or removed, here or in a function."""
+        stores = (store for scope in _scopes(self.found) for store in scope.stores.get(binding.name, ()))
+        return any(not store.tail and store.kind != "attribute" for store in stores)
 
     def _mutated(self, table: Table, binding: Binding, here: Here) -> Table:
         """The mapping behind a name as it is when `here` reads it: item assignments and updates in between are folded in."""

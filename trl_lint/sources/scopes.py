@@ -454,7 +454,7 @@ class _Walk:
             self._add(root, Store("opaque", tuple(tail), None, None, node, self.point(), self.scope))
 
     def mutation(self, statement: cst.Expr) -> None:
-        """`x.update(…)`, `x.pop("k")`, `x.setdefault("k", v)`, `setattr(x, "k", v)` as statements of their own."""
+        """`x.update(…)`, `x.pop("k")`, `x.append(v)`, `setattr(x, "k", v)` as statements of their own."""
         call = statement.value
         if not isinstance(call, cst.Call):
             return
@@ -475,7 +475,7 @@ class _Walk:
                     self._add(root, Store("update", tuple(tail), None, arg.value, statement, self.point(), self.scope))
         elif method in ("pop", "__delitem__") and call.args:
             self._add(root, Store("delete", tuple(tail), call.args[0].value, None, statement, self.point(), self.scope))
-        elif method in ("clear", "popitem", "setdefault"):
+        elif method in ("clear", "popitem", "setdefault", "append", "extend", "insert", "remove"):
             self._add(root, Store("opaque", tuple(tail), None, None, statement, self.point(), self.scope))
 
     def setattr(self, call: cst.Call, statement: cst.Expr) -> None:

@@ -1,0 +1,1 @@
+"""What must hold whatever a file says, tried on texts that nobody wrote: docs/trust.md says what is promised."""
