@@ -192,10 +192,10 @@ def page(lines: Iterable[str]) -> str:
 
 ABOUT = [
     "# Planted fixes", "",
-    "Scripts of which one line is known to be better or worse (`tests/probe/planted`), and how often the probe said so: real TRL",
-    "on the CPU, and stubs of it with a simulated clock. Written by this command, which adds a line for each verdict to",
-    "`planted.ndjson`:", "",
-    "```bash", "python -m tests.bench.planted --stub --python /tmp/new/bin/python --python /tmp/old/bin/python --times 20", "```", "",
+    "Scripts of which one line is known to be better or worse (`tests/probe/planted`), and how often the probe said so, a column",
+    "for each setting that was run: stubs of TRL with a simulated clock, or a real TRL on the CPU. This command adds a line for",
+    "each verdict to `planted.ndjson` and writes this page; `--python NEW/bin/python` adds a column of a real TRL:", "",
+    "```bash", "python -m tests.bench.planted --stub --times 20", "```", "",
 ]  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 The tests with a stub trainer (``stub/``) run everywhere. Those with real TRL run for every interpreter that is named in
 ``TRL_LINT_TEST_PYTHONS`` (separated by ``:``), else for this one if it has TRL; without either they are skipped. To run them::
 
-    python -m venv /tmp/new && /tmp/new/bin/pip install trl==1.16.0 torch
-    python -m venv /tmp/old && /tmp/old/bin/pip install trl==0.19.1 transformers==4.52.4 torch
-    TRL_LINT_TEST_PYTHONS=/tmp/new/bin/python:/tmp/old/bin/python pytest tests/probe/test_harness.py -k real
+    python -m venv NEW && NEW/bin/pip install trl==1.16.0 torch
+    python -m venv OLD && OLD/bin/pip install trl==0.19.1 transformers==4.52.4 torch
+    TRL_LINT_TEST_PYTHONS=NEW/bin/python:OLD/bin/python pytest tests/probe/test_harness.py -k real
 """
 
 import ast
