@@ -148,6 +148,33 @@ def test_the_binding_of_a_name_bound_once_is_edited(pages: Path) -> None:
     assert fixed(code, pages).after.decode() == code.replace("SEED = 1", "SEED = 2")
 
 
+@pytest.mark.parametrize(
+    ("code", "fixed_code"),
+    [
+        ("OTHER = SEED = 1\nargs = SFTConfig(output_dir='o', seed=SEED)\n", "OTHER = SEED = 1\nargs = SFTConfig(output_dir='o', seed=2)\n"),
+        ("OTHER = SEED = 1\nRUN = SEED\nargs = SFTConfig(output_dir='o', seed=RUN)\n", "OTHER = SEED = 1\nRUN = SEED\nargs = SFTConfig(output_dir='o', seed=2)\n"),
+        ("args = SFTConfig(output_dir='o')\nargs.data_seed = args.seed = 1\nprint(args)\n", None),
+    ],
+    ids=["name", "name of a name", "attribute"],
+)  # fmt: skip
+def test_a_value_that_several_names_share_is_left_alone(pages: Path, code: str, fixed_code: str | None) -> None:
+    page(pages, "low", "seed == 1", "set = { seed = 2 }")
+    head = "from trl import SFTConfig\n\n"
+    done = fixed(head + code, pages)
+    assert done.after.decode() == head + (fixed_code or code)
+    assert bool(done.failed) == (fixed_code is None)
+    assert all("several names share this value" in why for _f, why in done.failed)
+
+
+@pytest.mark.parametrize("fix", ["drop = ['seed']", "rename = { seed = 'data_seed' }"], ids=["drop", "rename"])
+def test_nor_is_it_dropped_or_renamed(pages: Path, fix: str) -> None:
+    page(pages, "low", "seed == 1", fix)
+    code = "from trl import SFTConfig\n\nargs = SFTConfig(output_dir='o')\nargs.full_determinism = args.seed = 1\nprint(args)\n"
+    done = fixed(code, pages)
+    assert done.after.decode() == code
+    assert done.failed
+
+
 # The real rules ----------------------------------------------------------------------------------------------------------
 
 MOVES = {

@@ -16,6 +16,9 @@ from trl_lint.sources.statements import lines
 from trl_lint.sources.text import Text
 
 
+_SHARED = "several names share this value (`a = b = value`): change it by hand"
+
+
 @dataclass(slots=True)
 class _Changes:
     """What happens to the elements of one bracket: replaced or removed by index, appended at the end."""
@@ -157,8 +160,18 @@ class _Editor:
         changes.added[name] = f"{{{entry}}}" if before is None else f"{before[:-1]}, {entry}}}"
 
     def set_value(self, argument: Argument, value: str) -> None:
-        """The last writer owns the value: the binding of a name bound once, else the argument."""
-        self.replace(*self.at(argument.place.binding or argument.place.value), value)
+        """The last writer owns the value: the binding of a name bound once, else the argument; never one that other names share."""
+        for place in (argument.place.binding, argument.place.value):
+            if place is not None and not self.shared(*self.at(place)):
+                self.replace(*self.at(place), value)
+                return
+        raise CannotEdit(_SHARED)
+
+    def shared(self, start: int, end: int) -> bool:
+        """Whether it is the value of `a = b = value`: to change it would change what the other name stands for too."""
+        return any(
+            isinstance(n, cst.Assign) and len(n.targets) > 1 and self.range(n.value) == (start, end) for n in self.spans
+        )
 
     def add(self, node: cst.CSTNode, name: str, value: str) -> None:
         changes = self.changed(node)
@@ -203,6 +216,8 @@ class _Editor:
 
     def drop_statement(self, argument: Argument) -> None:
         """An assignment of its own disappears with its line; the only statement of a block becomes `pass`."""
+        if self.shared(*self.at(argument.place.value)):
+            raise CannotEdit(_SHARED)
         start, end = self.at(argument.place.whole)
         for block, node in lines(self.tree):  # noqa: B007  the block is asked below
             if len(node.body) == 1 and self.range(node.body[0]) == (start, end):
@@ -235,7 +250,8 @@ class _Editor:
             self.replace(*self.range(item.key), f"{item.key.prefix}{item.key.quote}{new}{item.key.quote}")
             return
         statement = self.by_span.get((start, end, cst.Assign))
-        target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+        targets = [t.target for t in statement.targets] if isinstance(statement, cst.Assign) else []
+        target = targets[0] if len(targets) == 1 else None
         if isinstance(target, cst.Attribute):
             self.replace(*self.range(target.attr), new)
             return
