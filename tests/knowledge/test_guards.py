@@ -41,7 +41,9 @@ def config(body: str) -> list[tuple[str | None, ...]]:
 
 
 def trainer(
-    body: str, rest: str = "", parameters: str = "self, model, args=None, peft_config=None, ref_model=None"
+    body: str,
+    rest: str = "",
+    parameters: str = "self, model, args=None, peft_config=None, ref_model=None, train_dataset=None, reward_funcs=None",
 ) -> list[str]:
     """`mark when` of every guard that the `__init__` of a trainer with this body meets."""
     code = f"class T:\n    def __init__({parameters}):\n" + textwrap.indent(textwrap.dedent(body), " " * 8)
@@ -212,7 +214,92 @@ TRAINERS = {
         if sum(x is not None for x in [ref_model, peft_config]) > 1:
             raise ValueError("no")
         """,
-        ["!ValueError int(trainer.ref_model is not None) + int(trainer.peft_config is not None) > 1"],
+        ["!ValueError trainer.ref_model is not None and trainer.peft_config is not None"],
+    ),
+    "how many of three keywords are given": (
+        """
+        given = sum(x is not None for x in [ref_model, peft_config, train_dataset])
+        if given == 0:
+            raise ValueError("no")
+        if given == 2:
+            raise TypeError("no")
+        """,
+        [
+            "!ValueError trainer.ref_model is None and trainer.peft_config is None and trainer.train_dataset is None",
+            "!TypeError int(trainer.ref_model is not None) + int(trainer.peft_config is not None)"
+            " + int(trainer.train_dataset is not None) == 2",
+        ],
+    ),
+    "a mapping of which the trainer sets an entry": (
+        """
+        if args.gradient_checkpointing:
+            args.gradient_checkpointing_kwargs = args.gradient_checkpointing_kwargs or {}
+            args.gradient_checkpointing_kwargs["use_reentrant"] = True
+        if (args.gradient_checkpointing_kwargs or {}).get("selective"):
+            raise ValueError("no")
+        if args.gradient_checkpointing_kwargs is not None and args.gradient_checkpointing_kwargs["x"]:
+            raise KeyError("not followed")
+        if args.gradient_checkpointing_kwargs is None:
+            raise TypeError("no")
+        """,
+        [
+            "!ValueError gradient_checkpointing_kwargs.selective",
+            "!KeyError (gradient_checkpointing or gradient_checkpointing_kwargs is not None)"
+            " and opaque(\"args.gradient_checkpointing_kwargs['x']\")",
+            "!TypeError not gradient_checkpointing and gradient_checkpointing_kwargs is None",
+        ],
+    ),
+    "an entry that is set only where it is absent": (
+        """
+        kwargs = args.model_init_kwargs or {}
+        kwargs.setdefault("dtype", "auto")
+        if kwargs["dtype"] if False else kwargs.get("dtype") == "float16":
+            raise ValueError("no")
+        if kwargs.pop("revision", None):
+            raise KeyError("no")
+        if kwargs.get("revision"):
+            raise TypeError("never: it was taken out")
+        """,
+        [
+            "!ValueError ('auto' if model_init_kwargs.dtype is None else model_init_kwargs.dtype) == 'float16'",
+            "!KeyError model_init_kwargs.revision",
+        ],
+    ),
+    "a mapping filled from another": (
+        """
+        kwargs = {"temperature": object(), "top_p": 1.0}
+        if args.generation_kwargs is not None:
+            kwargs.update(args.generation_kwargs)
+        if kwargs.get("stop") is not None:
+            raise ValueError("no")
+        """,
+        ["!ValueError generation_kwargs is not None and generation_kwargs.stop is not None"],
+    ),
+    "one reward function or a list of them": (
+        """
+        if reward_funcs is None:
+            reward_funcs = [some_function]
+        if not isinstance(reward_funcs, list):
+            reward_funcs = [reward_funcs]
+        for i, one in enumerate(reward_funcs):
+            reward_funcs[i] = load(one)
+        if len(args.reward_weights) != len(reward_funcs):
+            raise ValueError("no")
+        """,
+        ["!ValueError len(reward_weights) != len([None] if trainer.reward_funcs is None else listed(trainer.reward_funcs))"],
+    ),
+    "a choice under a condition that makes it": (
+        """
+        if ref_model is None:
+            kind = "a" if ref_model is None else peft_config
+        else:
+            kind = None if ref_model is None else "b"
+        if kind is None:
+            raise ValueError("never")
+        if kind == "b":
+            raise TypeError("no")
+        """,
+        ["!TypeError ('a' if trainer.ref_model is None else 'b') == 'b'"],
     ),
     "an entry of the accelerator's config, until it is set": (
         """
@@ -438,7 +525,7 @@ def test_a_config_by_an_older_name() -> None:
             raise ValueError("no")
     """
     assert trainer(body, parameters="self, model, args=None, config=None") == [
-        "!ValueError opaque('config is not None')"
+        "!ValueError trainer.config is not None and trainer.args is not None"
     ]
 
 

@@ -28,9 +28,7 @@ REASONS: Final = (
     ("inside a function that others call", r" is called$"),
     ("errors that are caught", r"^(inside a try|except )"),
     ("loop over what the run holds", r"^(for|while) "),
-    ("options that the walk loses", r"^\(?args\.(gradient_checkpointing|dataset)_kwargs|^use_reentrant is|^dtype != .*isinstance|"
-     r"^self\.args\.max_steps|^config is not None$|^(self\.)?reward_funcs is (not )?None$|f_divergence_type|"
-     r"^len\((self\.reward_funcs|args\.reward_weights|reward_processing_classes)\)"),
+    ("an attribute that is not set yet", r"^self\.args\."),
     ("environment variable", r"os\.environ|getenv"),
     ("files on disk", r"os\.path|\bcheckpoints\b"),
     ("a running server or clock", r"\bresponse\.|\bserver_|teacher_client|elapsed|timeout|rollout_worker"),
@@ -238,12 +236,7 @@ def _read(tree: ast.AST) -> Iterator[str]:
 
 ACCOUNTED: Final = (
     (r"parallelism_config\.[cs]p_enabled", "accelerate's ParallelismConfig is an object; what it works out from its sizes is not in the file"),
-    (r"^OnlineDPOTrainer: |^NashMDTrainer: |^XPOTrainer: ", "what stands for the rewards is put together over several branches, longer than what is carried "
-     "along (`LARGEST`)"),
-    (r"\(config is not None\)", "the config may come as `args` or, by its older name, as `config`"),
     (r"self\.args\.max_steps", "`self.args` is read before the base class has set it: AttributeError, whatever the options say"),
-    (r"^GRPOTrainer: .*reward", "MiniLLMTrainer hands a reward function of its own to GRPOTrainer"),
-    (r"gradient_checkpointing_kwargs|use_reentrant|dataset_kwargs", "the trainer has written into the mapping before it looks, and the walk knows no more of it"),
 )  # fmt: skip
 """Why guards that look as if options alone decided them are not decided: the first whose pattern is found in one."""
 

@@ -38,7 +38,13 @@ DEEPEST: Final = 4
 """How many calls a walk follows into each other."""
 
 LARGEST: Final = 480
-"""Characters of an expression beyond which it is no longer carried along: nobody would read a condition made of it."""
+"""Characters of an expression beyond which it is no longer carried along where a part of it is opaque anyway."""
+
+LARGEST_KNOWN: Final = 1600
+"""The same where files can decide all of it."""
+
+LARGEST_MAPPING: Final = 8000
+"""The same for a mapping: conditions ask for single entries of it."""
 
 LONGEST: Final = 70
 """Characters of source that `opaque` quotes."""
@@ -51,10 +57,13 @@ DEEPSPEED: Final = "__deepspeed__"
 FILLED: Final = "__filled__"
 DTYPE: Final = "__dtype__"
 REST: Final = "__rest__"
-MARKERS: Final = frozenset({ARGS, MODEL, LOADED, WRAPPED, DEEPSPEED, FILLED, DTYPE, REST})
+UPDATED: Final = "__updated__"
+OLDER: Final = "__older__"
+MARKERS: Final = frozenset({ARGS, OLDER, MODEL, LOADED, WRAPPED, DEEPSPEED, FILLED, DTYPE, REST, UPDATED})
 """Things that a walk follows but the language does not know: the config, the model as the trainer is given it, a model
 that the trainer loads, one that it wraps in PEFT, accelerate's DeepSpeed plugin, a list of which items were replaced,
-the dtype that torch has by a name, what a constructor hands on without looking (`*args`, `**kwargs`)."""
+the config under an older name where the usual one is there as well, the dtype that torch has by a name, what a constructor hands on without looking (`*args`, `**kwargs`), a mapping of which
+entries were replaced (None: taken out)."""
 
 ACCELERATOR: Final = "accelerator_config"
 """The field that transformers turns from a mapping into an object; the language has its entries."""
@@ -62,6 +71,7 @@ ACCELERATOR: Final = "accelerator_config"
 CONFIGS: Final = ("args", "config", "training_args")
 """What trainers call the parameter that takes the config, the usual name first."""
 
+STEP: Final = "training_step"
 FIRST_STEP: Final = ("_prepare_inputs", "compute_loss")
 """What transformers' `Trainer.training_step` calls without a condition: the first step of any training meets it."""
 
@@ -174,7 +184,9 @@ def trainer_guards(library: Library, module: str, node: ast.ClassDef) -> list[Ro
     walk = _Guards(library, node.name, frame, line=line)
     walk.parameters(home[2])
     walk.block(home[2].body, ())
-    for name in FIRST_STEP:
+    step = next((found for _, owner in line if (found := method(owner, STEP)) is not None), None)
+    own = step is not None and f"super().{STEP}(" not in ast.unparse(step)
+    for name in (STEP,) if own else FIRST_STEP:
         walk.first_step(name)
     walk.settle()
     for owner, link in line[:1]:
@@ -232,6 +244,10 @@ class _Guards(_Walk):
         self.visited: set[str] = {frame.function.name}
         self.phase = "construction"
         self.meant: dict[str, str] = {}
+        self.returned: dict[
+            ast.Call, ast.expr
+        ] = {}  # by calls within an expression that change what they are called on
+        self.older: str | None = None  # the parameter that took the config before it was called `args`
 
     # frames ----------------------------------------------------------------------------------------------------------
 
@@ -242,6 +258,7 @@ class _Guards(_Walk):
     def parameters(self, function: ast.FunctionDef) -> None:
         """The parameters of a trainer's constructor, as the call gives them."""
         self.names_of(function)
+        self.older = next(iter([name for name in CONFIGS if name in _parameters(function)][1:]), None)
         for name in _parameters(function):
             self.bind(name, self.keyword(name, function, self.frame.module))
         for extra in (function.args.vararg, function.args.kwarg):
@@ -254,8 +271,7 @@ class _Guards(_Walk):
         named = [one for one in CONFIGS if one in _parameters(function)]
         match name:
             case "args" | "config" | "training_args":
-                # Where an older name is still there beside it, either may hold the config.
-                return ast.Name(ARGS, ast.Load()) if name == named[0] else opaque(name)
+                return ast.Name(ARGS if name == named[0] else OLDER, ast.Load())
             case "model":
                 return ast.Name(MODEL, ast.Load())
             case _ if default is None or (isinstance(default, ast.Constant) and default.value is None):
@@ -284,8 +300,7 @@ class _Guards(_Walk):
     def first_step(self, name: str) -> None:
         """A method that the first training step certainly calls, with what it calls itself."""
         home = next(((m, c, f) for m, c in self.line if (f := method(c, name)) is not None), None)
-        step = next((f for _, c in self.line if (f := method(c, "training_step")) is not None), None)
-        if home is None or (step is not None and "super().training_step(" not in ast.unparse(step)):
+        if home is None:
             return
         outer = self.frame
         self.frames += 1
@@ -475,10 +490,20 @@ class _Guards(_Walk):
         self.values = before
 
     def branch(self, node: ast.If, path: _Path) -> tuple[bool, _Path]:
-        test = self.lower(node.test)
+        match node:
+            case ast.If(
+                test=ast.UnaryOp(
+                    op=ast.Not(), operand=ast.Call(func=ast.Name(id="isinstance"), args=[asked, ast.Name(id="list")])
+                ),
+                body=[ast.Assign(targets=[ast.Name() as target], value=ast.List(elts=[item]))],
+                orelse=[],
+            ) if ast.unparse(asked) == ast.unparse(target) == ast.unparse(item):
+                self.bind(target.id, _as_list(self.lower(asked), _short(asked)))
+                return False, path
+        test = _truth(self.evaluate(node.test, path) if _mutates(node.test) else self.lower(node.test))
         if isinstance(test, ast.Constant):
             return self.block(node.body if test.value else node.orelse, path), path
-        condition = _Condition(_sized(test, _short(node.test)))
+        condition = _Condition(test if _in_reach(test) else opaque(_short(node.test)))
         self.pending.append((condition, path))
         before = dict(self.values)
         ended = self.block(node.body, (*path, _Branch(condition, True)))
@@ -552,7 +577,7 @@ class _Guards(_Walk):
     def store(self, target: ast.expr, value: ast.expr, path: _Path) -> None:
         match target:
             case ast.Name(id=name):
-                self.bind(name, _sized(value, name))
+                self.bind(name, ast.Name(ARGS, ast.Load()) if _is_marker(value, OLDER) else _sized(value, name))
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == self.frame.self_name:
                 if self.frame.receiver is None:
                     self.step(attribute, value, path)
@@ -567,9 +592,11 @@ class _Guards(_Walk):
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 for element in elements:
                     self.store(element, opaque(_short(element)), path)
+            case ast.Subscript(value=inner, slice=ast.Constant(value=str() as key)) if _is_mapping(self.lower(inner)):
+                self.store(inner, _updated(self.lower(inner), {key: value}), path)
             case ast.Subscript(value=inner):
                 kept = self.lower(inner)
-                self.store(inner, _filled(kept) if _is_list(kept) else opaque(_short(inner)), path)
+                self.store(inner, _filled(kept) if _is_list_or_none(kept) else opaque(_short(inner)), path)
             case ast.Starred(value=inner):
                 self.store(inner, opaque(_short(inner)), path)
 
@@ -615,9 +642,12 @@ class _Guards(_Walk):
     # calls -----------------------------------------------------------------------------------------------------------
 
     def evaluate(self, node: ast.expr, path: _Path) -> ast.expr:
-        """The value of an expression; a call that it consists of is walked into."""
+        """The value of an expression; a call that it consists of is walked into, and what it changes on the way is changed."""
         if isinstance(node, ast.Call):
             return self.called(node, path)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in MUTATORS:
+                self.returned[inner] = self.mutated(inner, inner.func.value, inner.func.attr, path)
         return self.lower(node)
 
     def called(self, call: ast.Call, path: _Path) -> ast.expr:
@@ -638,9 +668,7 @@ class _Guards(_Walk):
                 self.base(path)
                 return ast.Constant(None)
             case ast.Attribute(value=inner, attr=attr) if attr in MUTATORS:
-                if isinstance(inner, ast.Name | ast.Attribute):
-                    self.store(inner, opaque(_short(inner)), path)
-                return opaque(_short(call))
+                return self.mutated(call, inner, attr, path)
             case ast.Name(id=function) if function in self.library.enumerations and len(call.args) == 1:
                 # An enumeration refuses what is none of its members.
                 members: list[ast.expr] = [ast.Constant(v) for v in self.library.enumerations[function].values()]
@@ -651,6 +679,31 @@ class _Guards(_Walk):
                 return value
         followed = None if name in LOADERS | WRAPPERS | SAME or _availability(name) else self.follow(call, path)
         return followed if followed is not None else self.lower_call(call)
+
+    def mutated(self, call: ast.Call, inner: ast.expr, attr: str, path: _Path) -> ast.expr:
+        """A call that changes the object it is called on; what it returns."""
+        kept = self.lower(inner)
+        returned = opaque(_short(call))
+        new: dict[str, ast.expr] | None = None
+        match attr, call.args:
+            case "setdefault", [ast.Constant(value=str() as key), default]:
+                entry = self.entry(call, kept, key)
+                returned = _choice(self.is_none(call, entry, negated=False), self.lower(default), entry)
+                new = {key: returned}
+            case "pop", [ast.Constant(value=str() as key), *rest]:
+                entry = self.entry(call, kept, key)
+                absent = self.lower(rest[0]) if rest else entry
+                returned = _choice(self.is_none(call, entry, negated=False), absent, entry)
+                new = {key: ast.Constant(None)}
+            case "update", [other] if not call.keywords:
+                given = self.lower(other)
+                if _is_mapping(given) and _is_mapping(kept):
+                    self.store(inner, ast.Call(ast.Name(UPDATED, ast.Load()), [kept, given], []), path)
+                    return ast.Constant(None)
+        if isinstance(inner, ast.Name | ast.Attribute):
+            changed = _updated(kept, new) if new is not None and _is_mapping(kept) else opaque(_short(inner))
+            self.store(inner, changed, path)
+        return returned
 
     def set_attribute(self, call: ast.Call, path: _Path) -> None:
         name = self.lower(call.args[1])
@@ -746,7 +799,7 @@ class _Guards(_Walk):
                 whole = isinstance(sign, ast.Or) and _is_marker(operands[0], ARGS)  # a config is true
                 return operands[0] if whole else _boolean(sign, operands)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return _not(self.lower(operand))
+                return _not(_truth(self.lower(operand)))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self.strict(node, [operand], lambda parts: ast.UnaryOp(ast.USub(), parts[0]))
             case ast.BinOp(left=left, op=sign, right=right) if isinstance(sign, OPERATORS):
@@ -760,11 +813,23 @@ class _Guards(_Walk):
             case ast.Tuple(elts=elements):
                 return self.strict(node, elements, lambda parts: ast.Tuple(parts, ast.Load()))
             case ast.List(elts=elements):
-                return self.strict(node, elements, lambda parts: ast.List(parts, ast.Load()))
+                if any(isinstance(element, ast.Starred) for element in elements):
+                    return opaque(_short(node))
+                items = [self.lower(element) for element in elements]
+                known = ast.List(items, ast.Load())
+                return _filled(ast.List([ast.Constant(None)] * len(items), ast.Load())) if _has_opaque(known) else known
             case ast.Subscript(value=inner, slice=ast.Constant(value=int()) as index):
                 return self.strict(node, [inner], lambda parts: ast.Subscript(parts[0], index, ast.Load()))
             case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
-                return self.strict(node, values, lambda parts: ast.Dict([k for k in keys if k is not None], parts))
+                written: dict[str, ast.expr] = {}
+                for key, value in zip(keys, values, strict=True):
+                    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                        return self.strict(
+                            node, values, lambda parts: ast.Dict([k for k in keys if k is not None], parts)
+                        )
+                    written[key.value] = self.lower(value)
+                plain = not any(map(_has_opaque, written.values()))
+                return _dict(written) if plain else _updated(_dict({}), written)
             case ast.ListComp(
                 elt=ast.Name(id=element), generators=[ast.comprehension(ast.Name(id=name), source, tests)]
             ):
@@ -844,10 +909,9 @@ class _Guards(_Walk):
             case ast.Compare(
                 left=ast.Constant(value=str() as key), ops=[ast.In() | ast.NotIn() as inside], comparators=[right]
             ):
-                mapping = _without_empty(self.lower(right))
-                if isinstance(mapping, ast.Name) and mapping.id.endswith(("_kwargs", "_config")):
-                    link = ast.IsNot() if isinstance(inside, ast.In) else ast.Is()
-                    return ast.Compare(ast.Attribute(mapping, key, ast.Load()), [link], [ast.Constant(None)])
+                mapping = self.lower(right)
+                if _is_mapping(mapping) and not isinstance(mapping, ast.Dict):
+                    return self.is_none(node, self.entry(node, mapping, key), negated=isinstance(inside, ast.In))
                 return _over(node, [mapping], lambda parts: ast.Compare(node.left, [inside], [parts[0]]))
             case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as link], comparators=[ast.Constant(value=None)]):
                 return self.is_none(node, self.lower(left), negated=isinstance(link, ast.IsNot))
@@ -891,11 +955,15 @@ class _Guards(_Walk):
             case ast.Name(id=name) if name == DEEPSPEED:
                 stage = ast.Compare(_dotted("launch", "zero_stage"), [ast.Is()], [ast.Constant(None)])
                 return _not(stage) if negated else stage
+            case ast.Name(id=name) if self.older is not None and name in (ARGS, OLDER):
+                keyword = _dotted("trainer", self.older if name == OLDER else "args")
+                absent = ast.Compare(keyword, [ast.Is()], [ast.Constant(None)])
+                return _not(absent) if negated else absent
             case ast.Name(id=name) if name in MARKERS:
                 return ast.Constant(negated)
             case ast.List() | ast.Tuple() | ast.Dict() | ast.Set():
                 return ast.Constant(negated)
-        if _is_list(value) or _is_made(value):
+        if _is_list(value) or _is_made(value) or (_is_mapping(value) and not _is_asked(value)):
             return ast.Constant(negated)
         if _has_opaque(value):
             return opaque(_short(node))
@@ -928,6 +996,8 @@ class _Guards(_Walk):
         return _all([ast.Compare(value, [ast.GtE()], [low]), ast.Compare(value, [ast.Lt()], [high]), held])
 
     def lower_call(self, node: ast.Call) -> ast.expr:
+        if node in self.returned:
+            return self.returned[node]
         name = ast.unparse(node.func).rpartition(".")[2]
         if name in ALWAYS and not node.args:
             return ast.Constant(True)
@@ -990,22 +1060,14 @@ class _Guards(_Walk):
                     node, [key, other], lambda parts: ast.Call(ast.Attribute(table, "get", ast.Load()), parts, [])
                 )
             case ast.Call(func=ast.Attribute(value=inner, attr="get"), args=[ast.Constant(value=str() as key), *rest]):
-                mapping = _without_empty(self.lower(inner))
-                if (
-                    isinstance(mapping, ast.Name)
-                    and mapping.id not in MARKERS
-                    and (not rest or literal(rest[0]) is not UNREADABLE)
-                ):
-                    entry = ast.Attribute(mapping, key, ast.Load())
-                    absent = ast.Compare(entry, [ast.Is()], [ast.Constant(None)])
-                    return ast.IfExp(absent, rest[0], entry) if rest else entry
-                if isinstance(mapping, ast.Dict):
-                    pairs = [
-                        (k.value, v)
-                        for k, v in zip(mapping.keys, mapping.values, strict=True)
-                        if isinstance(k, ast.Constant)
-                    ]
-                    return dict(pairs).get(key, rest[0] if rest else ast.Constant(None))
+                entry = self.entry(node, self.lower(inner), key)
+                if not rest:
+                    return entry
+                other = self.lower(rest[0])
+                absent = self.is_none(node, entry, negated=False)
+                return (
+                    opaque(_short(node)) if _has_opaque(absent) or _has_opaque(other) else _choice(absent, other, entry)
+                )
             case ast.Call(
                 func=ast.Name(id="sum"),
                 args=[
@@ -1016,6 +1078,26 @@ class _Guards(_Walk):
                 ],
             ) if item == name:
                 return self.count(node, asked, items)
+        return opaque(_short(node))
+
+    def entry(self, node: ast.expr, mapping: ast.expr, key: str) -> ast.expr:
+        """What a mapping has under a key; None where it has not."""
+        match mapping:
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return _choice(test, self.entry(node, body, key), self.entry(node, orelse, key))
+            case ast.Call(func=ast.Name(id=name), args=[base, ast.Dict() as new]) if name == UPDATED:
+                known = _entries(new)
+                return known[key] if key in known else self.entry(node, base, key)
+            case ast.Call(func=ast.Name(id=name), args=[base, new]) if name == UPDATED:
+                found, before = self.entry(node, new, key), self.entry(node, base, key)
+                absent = self.is_none(node, found, negated=False)
+                return opaque(_short(node)) if _has_opaque(absent) else _choice(absent, before, found)
+            case ast.BoolOp(op=ast.Or(), values=[base, ast.Dict(keys=[])]):
+                return self.entry(node, base, key)
+            case ast.Name(id=name) if name not in MARKERS:
+                return ast.Attribute(mapping, key, ast.Load())
+            case ast.Dict():
+                return _entries(mapping).get(key, ast.Constant(None))
         return opaque(_short(node))
 
     def count(self, node: ast.expr, asked: ast.Compare, items: list[ast.expr]) -> ast.expr:
@@ -1052,6 +1134,8 @@ class _Guards(_Walk):
             # A value that can be read in a file is a literal, and no member of an enumeration.
             plain = ast.Call(ast.Name("known", ast.Load()), [subject], [])
             return _boolean(ast.And(), [_not(plain), opaque(_short(node))])
+        if named in PLAIN and (_is_list(subject) or _is_mapping(subject)) and not _is_asked(subject):
+            return ast.Constant(named == ("list" if _is_list(subject) else "dict"))
         match subject:
             case ast.Name(id=name) if name == MODEL and named == "str":
                 return _dotted("model", "is_name")
@@ -1223,6 +1307,8 @@ class _Unmarked(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == FILLED:
             items: ast.expr = self.visit(node.args[0])  # only its truth is asked here
             return items
+        if isinstance(node.func, ast.Name) and node.func.id == UPDATED:
+            return opaque(_text(node.args[0]))
         return self.generic_visit(node)
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
@@ -1247,8 +1333,20 @@ def _choice(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr:
     """`body if test else orelse`, in the fewest words."""
     if isinstance(test, ast.Constant):
         return body if test.value else orelse
+    body, orelse = _assuming(test, True, body), _assuming(test, False, orelse)
     if _text(body) == _text(orelse):
         return body
+    match test, body, orelse:
+        case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]), ast.Constant(
+            value=None
+        ), _:
+            if _text(left) == _text(orelse):
+                return orelse
+        case ast.Compare(left=left, ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]), _, ast.Constant(
+            value=None
+        ):
+            if _text(left) == _text(body):
+                return body
     listed = _listed(test, body, orelse) or _listed(_not(test), orelse, body)
     if listed is not None:
         return listed
@@ -1266,6 +1364,37 @@ def _choice(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr:
         case _, ast.Constant(value=True) if _is_truth(body):
             return _boolean(ast.Or(), [_not(test), body])
     return ast.IfExp(test, body, orelse)
+
+
+def _assuming(test: ast.expr, holds: bool, value: ast.expr) -> ast.expr:
+    """A value where a test is known to hold, or not to: a choice in it that asks for the same is made."""
+    if not isinstance(value, ast.IfExp | ast.Compare):
+        return value
+    known = {_text(one): one_holds for one, one_holds in _settled(test, holds)}
+    while isinstance(value, ast.IfExp):
+        truth = _truth_among(known, value.test)
+        if truth is None:
+            return value
+        value = value.body if truth else value.orelse
+    truth = _truth_among(known, value) if isinstance(value, ast.Compare) else None
+    return value if truth is None else ast.Constant(truth)
+
+
+def _truth_among(known: Mapping[str, bool], test: ast.expr) -> bool | None:
+    parts = [known.get(_text(one)) is holds if _text(one) in known else None for one, holds in _settled(test, True)]
+    return False if False in parts else None if None in parts else True
+
+
+def _settled(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """What is true and what is false for certain where a test holds, or does not; `is not None` counts as not `is None`."""
+    for part in _operands(test, holds):
+        opposite = _OPPOSITE.get(type(part.ops[0])) if isinstance(part, ast.Compare) and len(part.ops) == 1 else None
+        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
+            yield part.operand, not holds
+        elif isinstance(part, ast.Compare) and opposite in (ast.Is, ast.Eq, ast.In):
+            yield ast.Compare(part.left, [opposite()], part.comparators), not holds
+        else:
+            yield part, holds
 
 
 def _listed(test: ast.expr, body: ast.expr, orelse: ast.expr) -> ast.expr | None:
@@ -1354,8 +1483,18 @@ _NUMERIC: Final[Mapping[type[ast.cmpop], Callable[[float, float], bool]]] = {
 
 
 def _folded(node: ast.Compare) -> ast.expr:
-    """A comparison of two constants comes to a constant, and 0 is a multiple of everything."""
+    """A comparison of two constants comes to a constant, and 0 is a multiple of everything; of truths counted, to a truth."""
     match node:
+        case ast.Compare(
+            left=ast.BinOp(op=ast.Add()) as total, ops=[link], comparators=[ast.Constant(value=int() as number)]
+        ) if (tests := _counted(total)) is not None:
+            at_least = {ast.Gt: number + 1, ast.GtE: number, ast.NotEq: 1 if number == 0 else None}.get(type(link))
+            if isinstance(link, ast.Eq) and number == 0:
+                return _all([_not(test) for test in tests])
+            if at_least == 1:
+                return _boolean(ast.Or(), tests)
+            if at_least == len(tests):
+                return _all(tests)
         case ast.Compare(
             left=ast.BinOp(left=ast.Constant(value=0), op=ast.Mod()),
             ops=[ast.Eq()],
@@ -1373,6 +1512,23 @@ def _folded(node: ast.Compare) -> ast.expr:
         ) if type(link) in _NUMERIC:
             return ast.Constant(_NUMERIC[type(link)](left, right))
     return node
+
+
+def _counted(total: ast.expr) -> list[ast.expr] | None:
+    """The truths of a sum of `int(truth)`."""
+    match total:
+        case ast.Call(func=ast.Name(id="int"), args=[test]) if _comes_to_truth(test):
+            return [test]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            one, two = _counted(left), _counted(right)
+            return one + two if one is not None and two is not None else None
+    return None
+
+
+def _comes_to_truth(node: ast.expr) -> bool:
+    if isinstance(node, ast.IfExp):
+        return _comes_to_truth(node.body) and _comes_to_truth(node.orelse)
+    return _is_truth(node) or (isinstance(node, ast.Constant) and isinstance(node.value, bool))
 
 
 def _is_asked(node: ast.expr) -> bool:
@@ -1407,8 +1563,35 @@ def _is_list(node: ast.expr) -> bool:
     return False
 
 
+def _as_list(node: ast.expr, name: str) -> ast.expr:
+    """`x` if it is a list, else `[x]`."""
+    if isinstance(node, ast.IfExp):
+        return _choice(node.test, _as_list(node.body, name), _as_list(node.orelse, name))
+    if _is_list(node):
+        return node
+    if isinstance(node, ast.Constant):
+        return ast.List([node], ast.Load())
+    return opaque(name) if _has_opaque(node) else ast.Call(ast.Name("listed", ast.Load()), [node], [])
+
+
+def _is_list_or_none(node: ast.expr) -> bool:
+    """The same where None is possible as well, as it is not where an item is set."""
+    match node:
+        case (
+            ast.IfExp(body=body, orelse=ast.Constant(value=None))
+            | ast.IfExp(body=ast.Constant(value=None), orelse=body)
+        ):
+            return _is_list_or_none(body)
+    return _is_list(node)
+
+
 def _filled(node: ast.expr) -> ast.expr:
     """A list of which an item was replaced: only its length is still known."""
+    match node:
+        case ast.IfExp(test=test, body=body, orelse=ast.Constant(value=None) as none):
+            return ast.IfExp(test, _filled(body), none)
+        case ast.IfExp(test=test, body=ast.Constant(value=None) as none, orelse=orelse):
+            return ast.IfExp(test, none, _filled(orelse))
     return ast.Call(ast.Name(FILLED, ast.Load()), [_whole(node)], [])
 
 
@@ -1422,11 +1605,55 @@ def _whole(node: ast.expr) -> ast.expr:
     return node
 
 
-def _without_empty(node: ast.expr) -> ast.expr:
-    """`x` of `x or {}`: an entry is absent from both."""
+def _is_mapping(node: ast.expr) -> bool:
+    """Whether a value is a mapping wherever an entry of it may be set: a field of that kind, `x or {}`, one written out."""
     match node:
+        case ast.Dict():
+            return all(isinstance(key, ast.Constant) for key in node.keys)
+        case ast.Name(id=name):
+            return name.endswith(("_kwargs", "_config"))
+        case ast.Call(func=ast.Name(id=name)):
+            return name == UPDATED
         case ast.BoolOp(op=ast.Or(), values=[inner, ast.Dict(keys=[])]):
-            return inner
+            return _is_mapping(inner)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_mapping(body) and _is_mapping(orelse)
+    return False
+
+
+def _updated(mapping: ast.expr, new: Mapping[str, ast.expr]) -> ast.expr:
+    """A mapping of which some entries are new; None stands for one that was taken out."""
+    base, known = mapping, dict(new)
+    match mapping:
+        case ast.Dict():
+            base, known = _dict({}), {**_entries(mapping), **new}
+        case ast.Call(func=ast.Name(id=name), args=[inner, ast.Dict() as before]) if name == UPDATED:
+            base, known = inner, {**_entries(before), **new}
+    return ast.Call(ast.Name(UPDATED, ast.Load()), [base, _dict(known)], [])
+
+
+def _dict(entries: Mapping[str, ast.expr]) -> ast.Dict:
+    return ast.Dict([ast.Constant(key) for key in entries], list(entries.values()))
+
+
+def _entries(mapping: ast.Dict) -> dict[str, ast.expr]:
+    pairs = zip(mapping.keys, mapping.values, strict=True)
+    return {str(key.value): value for key, value in pairs if isinstance(key, ast.Constant)}
+
+
+def _mutates(node: ast.expr) -> bool:
+    calls = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return any(isinstance(function, ast.Attribute) and function.attr in MUTATORS for function in calls)
+
+
+def _truth(node: ast.expr) -> ast.expr:
+    """A value as a test asks for it: a mapping with an entry of its own is true."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[_, ast.Dict(values=values)]) if name == UPDATED:
+            if any(not (isinstance(value, ast.Constant) and value.value is None) for value in values):
+                return ast.Constant(True)
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return _choice(test, _truth(body), _truth(orelse))
     return node
 
 
@@ -1461,7 +1688,14 @@ def _known(test: ast.expr) -> _Branch:
 
 
 def _sized(value: ast.expr, name: str) -> ast.expr:
-    return value if len(_text(value)) <= LARGEST else opaque(name)
+    text = _text(value)
+    limit = LARGEST_MAPPING if _is_mapping(value) else LARGEST if "opaque(" in text else LARGEST_KNOWN
+    return value if len(text) <= limit else opaque(name)
+
+
+def _in_reach(test: ast.expr) -> bool:
+    """Whether a test is short enough to be carried along, for what files can say of it."""
+    return len(_text(test)) <= (LARGEST if blocking(test, True) and blocking(test, False) else LARGEST_KNOWN)
 
 
 def _bound(function: ast.FunctionDef) -> frozenset[str]:

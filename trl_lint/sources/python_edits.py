@@ -15,7 +15,6 @@ from trl_lint.sources.positions import positions
 from trl_lint.sources.statements import lines
 from trl_lint.sources.text import Text
 
-
 _SHARED = "several names share this value (`a = b = value`): change it by hand"
 
 
