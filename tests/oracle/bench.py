@@ -25,7 +25,15 @@ LIMITS = (
     ("network", r"offline|Hub|huggingface\.co|Connection|Can't load|couldn't connect"),
     ("dataset", r"dataset is not conversational"),
     ("vocabulary", r"is not found in the vocabulary"),
+    ("architecture", r"is not a Mixture-of-Experts model"),
+    ("architecture", r"Logits \(batch and sequence length dim\) and labels must have the same shape"),
     ("type", r"^TypeError: (unsupported operand|'[<>]=?' not supported|object of type '\w+' has no len)"),
+    ("type", r"^TypeError: '(bool|int|float)' object is not (subscriptable|iterable)"),
+    (
+        "type",
+        r"^AttributeError: '(bool|int|float)' object has no attribute '(endswith|startswith|replace|split|lower)'",
+    ),
+    ("type", r"^OSError: .*Bad file descriptor .*from_json_file"),
     ("zero", r"^ZeroDivisionError"),
 )
 _SAME = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|-?\d+(\.\d+)?")
