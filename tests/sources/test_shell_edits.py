@@ -288,6 +288,8 @@ def test_mappings(before: str, change: tuple[object, ...], after: str) -> None:
         ("python t.py r.yaml", ("rename", "0", "x"), "without a name"),
         ("export X=1\npython t.py\npython u.py", ("drop", "env.X"), "other commands use X"),
         ('bash -c "python t.py --x \\"$Y\\" --a 1"', ("set", "a", 2), "by hand"),
+        ("python t.py --b t(rue --a 1", ("set", "a", 2), "no shell"),
+        ("python t.py --b t(rue --a 1", ("set", "b", "x"), "no shell"),
         ("A=\"--a 1\"\npython t.py $A\npython u.py $A", ("set", "a", 2), "by hand"),
     ],
 )  # fmt: skip

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from trl_lint.model import Argument, Command, Intent, Known, Site, Source, Span, Table, Word
 from trl_lint.sources.edits import CannotEdit, spliced
 from trl_lint.sources.module import Unparsable
+from trl_lint.sources.shell_words import NOT_UNDERSTOOD
 from trl_lint.sources.text import BOM, Text
 
 _UNREAD = "?"
@@ -148,6 +149,8 @@ class _Editor:
             raise CannotEdit("the command's own words stand in a variable: change it by hand")
         if self.commands[best].quoted:
             raise CannotEdit(f"it stands in a quoted string or a heredoc: {_BY_HAND}")
+        if any(word.why == NOT_UNDERSTOOD for word in self.commands[best].words):
+            raise CannotEdit(f"part of the command is no shell that is understood here: {_BY_HAND}")
         return best
 
     def plan(self, command: int) -> _Plan:

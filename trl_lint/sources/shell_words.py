@@ -16,6 +16,8 @@ from trl_lint.sources.shell_values import Chunk, Field, Script, Variable, contig
 DEPTH = 180
 """Deeper nesting than this is left out: no person writes it, and Python's own stack ends."""
 
+NOT_UNDERSTOOD = "the syntax there is not understood"
+
 ANSI = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|u[0-9a-fA-F]{1,4}|[\x00-\x7f])")
 ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v", "E": "\x1b"}
 EXPANSION = re.compile(rb"\$\{([A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[([^\]]*)\])?(?:(:?[-=+?])(.*))?\}", re.DOTALL)
@@ -142,6 +144,8 @@ class Words:
                 return as_parts(self.ansi(start + 2, end - 1) or [Chunk("", *self.state.at(node))])
             case "translated_string":
                 return [part for child in node.named_children for part in self.parts(child)]
+            case "concatenation" if any(child.is_error or child.is_missing for child in node.children):
+                return [("text", unknown(NOT_UNDERSTOOD, *self.state.at(node)))]
             case "concatenation":
                 inner = self.filled(start, end, node.named_children, "plain")
                 return self.unquoted(inner, shape_of(node.children), [node], assignment)
@@ -168,7 +172,7 @@ class Words:
         why = (
             "braces are expanded by the shell"
             if node.type == "brace_expression"
-            else "the syntax there is not understood"
+            else NOT_UNDERSTOOD
         )
         return [("text", unknown(why, *self.state.at(node)))]
 
