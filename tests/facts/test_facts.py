@@ -821,3 +821,43 @@ def test_a_script_block_shuts_out_what_the_project_pins(project: Project) -> Non
         str(file), head=BLOCK.encode(), root=str(project.root), overrides=Overrides(), settings=settings.Settings()
     )
     assert found.packages["vllm"].state == "not-installed"  # the block is the whole environment
+
+
+HEADED = '# /// script\n# dependencies = ["trl>=1.0", "peft"]\n# ///\n'
+
+
+def test_a_header_that_the_launcher_does_not_read(project: Project) -> None:
+    file = project.root / "train.py"
+
+    def believed(*, header: bool) -> Facts:
+        return gather(
+            str(file), head=HEADED.encode(), root=str(project.root), overrides=Overrides(), settings=settings.Settings(),
+            header=header,
+        )  # fmt: skip
+
+    project.write({"train.py": HEADED, "requirements.txt": "trl==0.18.0\nvllm==0.8.5\n"})
+    assert believed(header=True).packages["trl"].specifier == ">=1.0"
+    assert believed(header=False).packages["trl"].version == "0.18.0"
+    assert believed(header=False).packages["vllm"].version == "0.8.5"
+    # Where the project says nothing of TRL, what the script asks for is the best there is; the rest may be there or not.
+    project.write({"requirements.txt": "vllm==0.8.5\n"})
+    assert believed(header=False).packages["trl"].specifier == ">=1.0"
+    assert believed(header=False).packages["vllm"].version == "0.8.5"
+    project.write({"requirements.txt": "trl[vllm]\n"})
+    assert believed(header=False).packages["trl"].extras == ("vllm",)
+
+
+@pytest.mark.parametrize(
+    ("cells", "state"),
+    [
+        (("!pip install -q trl peft bitsandbytes",), "not-installed"),
+        (("!pip install trl[vllm]",), None),
+        (("!pip install trl", "# vLLM is there already"), None),
+        (("!pip install trl -r more.txt",), None),
+        (("!pip install trl\n!pip install -e .",), None),
+        (("!pip install peft",), None),
+    ],
+)
+def test_a_notebook_that_installs_all_but_vllm(project: Project, cells: tuple[str, ...], state: str | None) -> None:
+    fact = project.facts("n.ipynb", notebook(*cells)).packages.get("vllm")
+    assert (fact.state if fact is not None else None) == state

@@ -260,3 +260,26 @@ KTOTrainer(model="m", args=TrainingArguments(output_dir="out"), train_dataset=da
     assert said(code, facts=OLD) == [
         "trl 0.19.1 refuses a plain TrainingArguments: building the trainer raises ValueError"
     ]
+
+
+STAND_INS = {
+    "an object that has what it needs": "GRPOTrainer(model='m', reward_funcs=f, args=SimpleNamespace(beta=0.1))",
+    "a constructor that a test replaces": "monkeypatch.setattr(GRPOTrainer, '__init__', f)\n    GRPOTrainer(model='m', reward_funcs=f)",
+    "replaced by its path": "mock.patch('trl.trainer.grpo_trainer.GRPOTrainer.__init__', f)\n    GRPOTrainer(model='m', reward_funcs=f)",
+    "replaced on the object": "mock.patch.object(SFTTrainer, '__init__', f)\n    GRPOTrainer(model='m', reward_funcs=f, other=1)",
+}
+
+
+@pytest.mark.parametrize("body", STAND_INS.values(), ids=STAND_INS)
+def test_what_is_no_trainer_of_trl_is_not_refused(body: str) -> None:
+    head = "from unittest import mock\nfrom types import SimpleNamespace\nfrom trl import GRPOTrainer, SFTTrainer\n\n\n"
+    assert said(f"{head}def check(monkeypatch, f):\n    {body}\n") == []
+    plain = (
+        f"{head}def check(monkeypatch, f):\n    {body}\n\n\ndef main(f):\n    GRPOTrainer(model='m', reward_funcs=f)\n"
+    )
+    assert len(said(plain)) == 1  # of the call in the other function
+
+
+def test_a_constructor_replaced_for_the_whole_file() -> None:
+    head = "from trl import GRPOTrainer\n\nGRPOTrainer.__init__ = lambda *_a, **_k: None\n"
+    assert said(f"{head}GRPOTrainer(model='m', reward_funcs=len)\n") == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from trl_lint.knowledge import releases as trl_releases
 from trl_lint.knowledge import trl
 from trl_lint.model import Known, Unknown
 from trl_lint.runs import Project, View
@@ -347,3 +350,89 @@ SFTTrainer(model="Qwen/Qwen3-0.6B", args=training_args, train_dataset=load(), pa
         "SFTTrainer takes no packing in trl 1.16.0 (last in 0.12.2): the call raises TypeError; it is SFTConfig.packing now"
     ]
     assert "packing" in fix_files(files, "unknown-trainer-keyword", unsafe=True).examined.sources.texts["run.sh"].code
+
+
+# What prose and headers say of a launch ------------------------------------------------------------------------------
+
+
+def notebook(prose: str, *cells: str) -> str:
+    made = [{"cell_type": "markdown", "source": prose}, *({"cell_type": "code", "source": c} for c in cells)]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4})
+
+
+SHOWN = "```bash\naccelerate launch --num_processes 4 train.py --config r.yaml\n```\n"
+PLAIN = SCRIPT.replace("GRPO", "SFT").replace("    reward_funcs=len,\n", "")
+RECIPE = "model_name_or_path: a/b\nmax_seq_length: 1024\n"
+
+
+def away(files: dict[str, str]) -> dict[str, str]:
+    """The same files where no project around them says anything."""
+    return {f"/nowhere/{name}": text for name, text in files.items()}
+
+
+def releases(files: dict[str, str]) -> dict[str, str]:
+    found = lint_files(away(files)).runs
+    return {r.id.replace("/nowhere/", ""): r.worlds.assumed.version for r in found if r.method and r.worlds.assumed}
+
+
+def test_a_launch_that_prose_shows_tells_the_release() -> None:
+    files = {"train.py": PLAIN, "r.yaml": RECIPE, "how.ipynb": notebook(SHOWN, "!pip install trl==0.14.0")}
+    assert releases(files) == {"train.py#1@how.ipynb:2": "0.14.0", "r.yaml#recipe@how.ipynb:2": "0.14.0"}
+    assert lint_files(away(files), "unknown-recipe-key").findings == ()
+    # Nothing else of it counts: nobody says that it is run as shown.
+    assert all(r.launch is None for r in lint_files(away(files)).runs)
+    # The recipe goes to the script that prose hands it to, whatever else there is.
+    other = {**files, "other.py": SCRIPT.replace("GRPO", "DPO")}
+    assert "r.yaml#recipe@how.ipynb:2" in releases(other)
+
+
+def test_a_real_launch_speaks_before_prose() -> None:
+    files = {
+        "train.py": PLAIN,
+        "r.yaml": RECIPE,
+        "how.ipynb": notebook(SHOWN, "!pip install trl==0.14.0"),
+        "go.sh": "# trl-lint: facts trl==0.19.0\npython train.py --config r.yaml\n",
+    }
+    assert releases(files) == {"train.py#1@go.sh:2": "0.19.0"}
+
+
+def test_prose_of_two_notebooks_is_two_runs() -> None:
+    shown = SHOWN.replace("train.py --config r.yaml", "theirs.py --config sft.yaml")
+    files = {
+        "sft.yaml": RECIPE,
+        "one.ipynb": notebook(shown, "!pip install trl==0.14.0"),
+        "two.ipynb": notebook(shown, "!pip install trl==0.19.1"),
+    }
+    assert sorted(releases(files).values()) == ["0.14.0", "0.19.1"]
+
+
+def test_prose_without_versions_tells_none() -> None:
+    files = {"train.py": PLAIN, "r.yaml": RECIPE, "how.ipynb": notebook(SHOWN, "import os")}
+    assert set(releases(files).values()) == {trl_releases("trl")[-1]}
+
+
+HEADER = '# /// script\n# dependencies = ["trl==1.16.0"]\n# ///\n'
+
+
+@pytest.mark.parametrize(
+    ("command", "release"),
+    [
+        ("python train.py", "0.19.1"),
+        ("accelerate launch train.py", "0.19.1"),
+        ("torchrun train.py", "0.19.1"),
+        ("uv run python train.py", "0.19.1"),
+        ("uv run accelerate launch train.py", "0.19.1"),
+        ("uv run train.py", "1.16.0"),
+        ("uv run --script train.py", "1.16.0"),
+        ("pipx run ./train.py", "1.16.0"),
+        ("hf jobs uv run --flavor a100-large train.py", "1.16.0"),
+        ("./train.py", "1.16.0"),
+        ("$LAUNCHER train.py", "1.16.0"),
+    ],
+)
+def test_who_heeds_the_header_of_a_script(command: str, release: str) -> None:
+    files = {
+        "train.py": HEADER + PLAIN,
+        "go.ipynb": notebook("", "!pip install trl==0.19.1", f"!{command}"),
+    }
+    assert list(releases(files).values()) == [release]

@@ -449,3 +449,32 @@ def test_images_in_outputs_cost_little() -> None:
     start = time.process_time()
     assert argument(data) == 10
     assert time.process_time() - start < 1
+
+
+# Prose ----------------------------------------------------------------------------------------------------------------
+
+FENCED = """# Train
+```bash
+$ accelerate launch --num_processes 2 train.py \\
+    --config é.yaml
+```
+~~~
+python other.py
+~~~
+```python
+python = third.py
+```
+Run `python fourth.py`.
+"""
+
+
+def test_prose_shows_commands_that_nothing_runs() -> None:
+    data = notebook(markdown(FENCED), "!python real.py")
+    told = [[w.text for w in c.words] for c in module(data).told]
+    assert told == [
+        ["accelerate", "launch", "--num_processes", "2", "train.py", "--config", "é.yaml"],
+        ["python", "other.py"],
+    ]
+    assert [[w.text for w in c.words] for c in module(data).commands] == [["python", "real.py"]]
+    span = module(data).told[0].words[-1].span
+    assert (raw(data, span), span.cell, span.line) == ("é.yaml", 1, 4)

@@ -226,16 +226,16 @@ class Check:
         return () if self.options.paths == ["-"] else project_files(self.options.paths or ["."])
 
     def add_context(self, linked: Sources, cache: Cache) -> None:
-        """Files that were not given but launch one that was, or parse a recipe that was.
+        """Files that were not given but launch one that was, or show how to, or parse a recipe that was.
 
         They are read, and nothing is reported of them alone.
         """
         wanted = _names_of(linked.given)
-        kinds = {"shell", "recipe"}
+        kinds = {"shell", "recipe", "notebook"}
         if any(s.kind == "recipe" for m in linked.modules.values() for s in m.sites):
             kinds.add("python")
         budget = LARGEST * 4
-        for path in self.names:
+        for path in sorted(self.names, key=lambda p: p.endswith(".ipynb")):  # the largest ones last
             kind = look.kind_of(path)
             if path in self.walked or kind not in kinds or path.endswith(".json"):
                 continue

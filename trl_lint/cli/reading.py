@@ -98,10 +98,12 @@ def parse(file: tuple[str, bytes], *, named: bool = False) -> Module | str | Non
 
 
 def linkable(module: Module) -> bool:
-    """Whether other files may have to do with a script: it parses arguments, or uses or defines classes of the project."""
+    """Whether other files may have to do with a source: it parses arguments, starts a script or shows how to, or uses or
+    defines classes of the project.
+    """
     return bool(
         module.parsers
-        or any(_starts(w.text or "") for c in module.commands for w in c.words)
+        or any(_starts(w.text or "") for c in (*module.commands, *module.told) for w in c.words)
         or any(s.kind == "elsewhere" for s in module.sites)
         or any(
             b.startswith(("trl.", "transformers.TrainingArguments")) for c in module.classes.values() for b in c.bases
@@ -115,8 +117,9 @@ def _starts(word: str) -> bool:
 
 
 def launched(modules: Iterable[Module]) -> set[str]:
-    """The names of the scripts that commands start."""
-    words = (w.text for m in modules for inner in (m, *m.written.values()) for c in inner.commands for w in c.words)
+    """The names of the scripts that commands start, or prose shows how to."""
+    every = (c for m in modules for inner in (m, *m.written.values()) for c in (*inner.commands, *inner.told))
+    words = (w.text for c in every for w in c.words)
     return {
         f"{w.rpartition('/')[2].rpartition('.')[2]}.py" if not w.endswith(".py") else os.path.basename(w)
         for w in words

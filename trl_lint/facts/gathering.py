@@ -43,10 +43,12 @@ def gather(
     overrides: Overrides,
     settings: Settings,
     others: Sequence[tuple[str, bytes]] = (),
+    header: bool = True,
 ) -> Facts:
     """What to believe for one file; `head` is all of its bytes. Raises FactsError for an override or setting only.
 
     `others` are further files of the same run: what they state of themselves counts where the first says nothing.
+    `header` is False for a script that is started in its project's environment, whatever its PEP 723 block asks for.
     """
     path, root = os.path.abspath(path), os.path.abspath(root)
     name = shown(path, root)
@@ -55,17 +57,26 @@ def gather(
     for other, bytes_ in others:
         comment.add(read_comment(bytes_, shown(os.path.abspath(other), root)))
     script, said = read_script(head, name)
+    asked: Fact | None = None
+    if not header and not name.endswith(".ipynb"):
+        asked, script = script.get("trl"), {}
     levels = _levels(os.path.dirname(path), root)
     notes += comment.notes + said + [note for level in levels for note in level.notes]
-    # What a notebook that launches the script installs counts where the script's own project says nothing of TRL.
+    # What a notebook that launches the script installs counts where the script's own project says nothing of TRL, and
+    # so does the TRL that the script asks for itself, though it is not started that way.
     if "trl" not in script and not any("trl" in (*level.exact, *level.ranges) or level.own for level in levels):
         for other, bytes_ in others:
             installed, _said = read_script(bytes_, shown(os.path.abspath(other), root))
-            script = {**(installed if other.endswith(".ipynb") else {}), **script}
+            there = {n: f for n, f in installed.items() if f.state != "not-installed"}
+            script = {**(there if other.endswith(".ipynb") else {}), **script}
+    if "trl" in script or any("trl" in (*level.exact, *level.ranges, *level.bare) or level.own for level in levels):
+        asked = None
     if any(level.own for level in levels):
         script.pop("trl", None)  # TRL's own examples ask for `trl` and are run with the source beside them
     elif "trl" in script:
         levels = []  # a script with a block of its own runs in an environment of its own: the project's files say nothing
+    if asked is not None:
+        script["trl"] = asked
     told = [_from_overrides(overrides), comment.packages, script, _from_settings(settings)]
 
     trl = _decide("trl", told, levels)

@@ -155,7 +155,16 @@ def _read_installs(head: bytes, shown: str) -> tuple[dict[str, Fact], list[str]]
             # "trl=={version}" is Python's or the shell's to fill in: unknown, and nothing that was done wrong.
             if not re.search(r"[{}$]", text):
                 reading.require(text, f"{shown}, cell {number}")
-    return reading.settled(last=True), reading.notes
+    packages = reading.settled(last=True)
+    # A notebook that installs what it needs, all of it by name, and never speaks of vLLM has decided on it.
+    trl = packages.get("trl")
+    if (
+        trl is not None
+        and b"vllm" not in head.lower()
+        and not re.search(rb"install\b[^\n]*\s-(?:r|e|-requirement|-editable)\b", head)
+    ):
+        packages["vllm"] = Fact("vllm", "", None, "not-installed", trl.origin)
+    return packages, reading.notes
 
 
 def _written_requirements(cell: str) -> Iterator[str]:

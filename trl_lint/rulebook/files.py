@@ -164,7 +164,7 @@ def judged(paths: tuple[str, ...], sources: Sources, context: Context, linker: L
         merged = _heeded(merged, paths, sources, runs, context)
     if context.keeps is not None:
         merged = [f for f in merged if context.keeps(f)]
-    facts, allowed = linker.facts_of((paths[0],)) if not runs else (runs[0].facts, runs[0].worlds)
+    facts, allowed = linker.facts_of((paths[0],), True) if not runs else (runs[0].facts, runs[0].worlds)
     notes = [n for run in runs for n in (*run.facts.notes, *run.worlds.notes)] or list(facts.notes)
     return Examined(
         paths[0], paths, sources, runs, tuple(merged), facts, allowed, tuple(dict.fromkeys(notes)),
@@ -173,23 +173,25 @@ def judged(paths: tuple[str, ...], sources: Sources, context: Context, linker: L
 
 
 def _linker(sources: Sources, context: Context) -> Linker:
-    kept: dict[tuple[str, ...], tuple[Facts, Worlds]] = {}
+    kept: dict[tuple[tuple[str, ...], bool], tuple[Facts, Worlds]] = {}
 
-    def facts_of(paths: tuple[str, ...]) -> tuple[Facts, Worlds]:
-        if paths not in kept:
+    def facts_of(paths: tuple[str, ...], header: bool) -> tuple[Facts, Worlds]:
+        asked = (paths, header)
+        if asked not in kept:
             if context.target is None:
-                found = gathered(paths, context.overrides)
-                kept[paths] = (found, worlds(found))
+                found = gathered(paths, header, context.overrides)
+                kept[asked] = (found, worlds(found))
             else:
                 written_for, judged_by = overrides_of_a_move(context.overrides, context.target)
-                kept[paths] = moved(gathered(paths, written_for), gathered(paths, judged_by), context.target)
-        return kept[paths]
+                now, then = gathered(paths, header, written_for), gathered(paths, header, judged_by)
+                kept[asked] = moved(now, then, context.target)
+        return kept[asked]
 
-    def gathered(paths: tuple[str, ...], overrides: Overrides) -> Facts:
+    def gathered(paths: tuple[str, ...], header: bool, overrides: Overrides) -> Facts:
         first, *others = paths
         return facts_room.gather(
             first, head=_bytes(sources, first), root=context.root, overrides=overrides,
-            settings=context.settings(first), others=[(p, _bytes(sources, p)) for p in others],
+            settings=context.settings(first), others=[(p, _bytes(sources, p)) for p in others], header=header,
         )  # fmt: skip
 
     return Linker(sources.project(), facts_of)

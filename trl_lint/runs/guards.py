@@ -72,6 +72,8 @@ def _met(view: View, state: _State) -> Iterator[Guard]:
     if run.config is not None and view.config_class is not None and _namesake(run.config, view.config_class.module):
         return
     trainer = run.trainer if run.trainer is not None and run.trainer.lenient is None else None
+    if view.stand_in is not None:
+        trainer = None
     if trainer is not None and view.trainer_class is not None and _namesake(trainer, view.trainer_class.module):
         trainer = None
     if trainer is not None and (any(True for _ in unknown_keywords(view)) or _incomplete(view)):

@@ -166,6 +166,7 @@ def _fate(view: View, kind: str, owner: str, argument: Argument, site: Site) -> 
         "into": replaced.into if replaced is not None else None, "note": replaced.note if replaced is not None else None,
         "config": config.name if config is not None else None,
         "value": argument.value.value if isinstance(argument.value, Known) else None,
+        "off": isinstance(argument.value, Known) and (argument.value.value is False or argument.value.value is None),
         "new_given": target is not None and _new_given(view, kind, replaced, target),
         "similar": _similar(name, view, kind, owner) if not ranges else None,
     }  # fmt: skip

@@ -44,7 +44,8 @@ class Launch:
 
     `processes` and `nodes` are counts, `gpus` the device names that the command can see. `host` is another machine that
     it runs on. `unreadable` says why the program, or all of its options, cannot be known; a program beside it is a
-    default that a caller may replace.
+    default that a caller may replace. `header` is False where the interpreter of the project runs the script: its
+    PEP 723 header is then a comment. Only `uv run train.py` and its like, or the script itself as command, heed it.
     """
 
     command: Command
@@ -61,6 +62,7 @@ class Launch:
     gpus: Value
     host: str | None
     unreadable: str | None
+    header: bool = True
 
 
 def read(command: Command) -> Launch | None:
@@ -914,6 +916,7 @@ def _launch(command: Command, found: _Found, context: _Context) -> Launch:
         _gpus(found, starter, context),
         context.host,
         unreadable,
+        header=found.launcher is None or found.callee[0] == found.at,
     )
 
 

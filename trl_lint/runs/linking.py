@@ -28,7 +28,7 @@ _GENERATING = frozenset(
 )
 _PASSES = "TRL's own script lets them pass"
 
-FactsOf = Callable[[tuple[str, ...]], tuple[Facts, Worlds]]
+FactsOf = Callable[[tuple[str, ...], bool], tuple[Facts, Worlds]]
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ class _Start:
 
 
 class Linker:
-    """Links the files of a project. `facts_of` says what is known for the files of one run, the first of them leading."""
+    """Links the files of a project. `facts_of` says what is known for the files of one run, the first of them leading, and
+    whether the run heeds its script's PEP 723 header.
+    """
 
     def __init__(self, project: Project, facts_of: FactsOf) -> None:
         self.project = project
@@ -145,6 +147,21 @@ class Linker:
             if isinstance(script, str):
                 found.setdefault(script, []).append(start)
         return found
+
+    @cached_property
+    def told(self) -> Mapping[str, list[_Start]]:
+        """What prose shows of a script or recipe: a launch of each file that does, a notebook that says how to go on.
+
+        Nobody runs it from there, so of the launch only the file's own versions count, and which script takes a recipe.
+        """
+        found: dict[str, dict[str, _Start]] = {}
+        for path, module in self.project.modules.items():
+            for launch in launches_of(replace(module, commands=module.told)) if module.told else ():
+                start = _Start(path, module, launch, ())
+                for name in (self.script_of(start), self.recipe_of(start)):
+                    if isinstance(name, str):
+                        found.setdefault(name, {}).setdefault(path, start)
+        return {name: list(starts.values()) for name, starts in found.items()}
 
     @cached_property
     def launched_recipes(self) -> frozenset[str]:
@@ -177,9 +194,15 @@ class Linker:
             yield _paths(
                 script if isinstance(script, str) else None, self.recipe(start), accelerate, deepspeed, start.path
             )
+        for name, told in self.told.items():
+            yield _paths(name, *(start.path for start in told))
         for path, module in tuple(self.project.modules.items()):
             if module.parsers or any(s.kind == "elsewhere" for s in module.sites):
                 yield (path, *_Seen(self, path, module).files)
+
+    def facts(self, paths: tuple[str, ...], start: _Start | None = None) -> tuple[Facts, Worlds]:
+        """What is known for the files of one run."""
+        return self.facts_of(paths, start is None or start.launch.header)
 
     # runs --------------------------------------------------------------------------------------------------------------
 
@@ -204,7 +227,7 @@ class Linker:
         """The run of a command that no script of the project stands behind."""
         if start.launch.server is not None:
             beside = (self.script_of(s) for s in self.starts if s.path == start.path)
-            facts, allowed = self.facts_of(_paths(start.path, *(p for p in beside if isinstance(p, str))))
+            facts, allowed = self.facts(_paths(start.path, *(p for p in beside if isinstance(p, str))))
             yield Run(
                 _id(start), SERVING, start.module, None, None, None, facts, allowed, launch=start.launch,
                 servers=(start.launch,), paths=(start.path,),
@@ -217,7 +240,7 @@ class Linker:
     def of_command(self, start: _Start) -> Iterator[Run]:
         """`trl grpo …`: TRL's own script, which needs no file of the project."""
         recipe = self.recipe(start)
-        facts, allowed = self.facts_of(_paths(start.path, recipe))
+        facts, allowed = self.facts(_paths(start.path, recipe))
         if allowed.assumed is None or start.launch.subcommand is None:
             return
         script = allowed.assumed.release.script(start.launch.subcommand)
@@ -232,7 +255,7 @@ class Linker:
     def of_stranger(self, start: _Start) -> Iterator[Run]:
         """A command whose script is not in the project: judged where its name or its options show which method it is."""
         recipe = self.recipe(start)
-        facts, allowed = self.facts_of(_paths(start.path, recipe))
+        facts, allowed = self.facts(_paths(start.path, recipe))
         if allowed.assumed is None:
             return
         parsed = self.parsed(start, recipe, (), "TrlParser")
@@ -269,23 +292,34 @@ class Linker:
         launcher = _only(s for s in module.sites if s.kind == "accelerate")
         if (recipe is None and launcher is None) or path in self.launched_recipes:
             return
-        facts, allowed = self.facts_of((path,))
+        for told in self.told.get(path, ()) or (None,):
+            yield from self.of_document(path, module, recipe, launcher, told)
+
+    def of_document(
+        self, path: str, module: Module, recipe: Site | None, launcher: Site | None, told: _Start | None
+    ) -> Iterator[Run]:
+        """The run of such a file by the versions of the prose that tells how to launch it, if any does."""
+        paths = _paths(path, told.path if told is not None else None)
+        facts, allowed = self.facts(paths, told)
         if allowed.assumed is None:
             return
         release = allowed.assumed.release
+        suffix = f"@{_id(told)}" if told is not None else ""
         if recipe is None:
             method = _told(facts)
             if method is not None and launcher is not None:
                 yield Run(
-                    f"{path}#accelerate", method, module, None, config_of_method(method, release), None, facts, allowed,
-                    accelerate=launcher, paths=(path,),
+                    f"{path}#accelerate{suffix}", method, module, None, config_of_method(method, release), None, facts,
+                    allowed, accelerate=launcher, paths=paths,
                 )  # fmt: skip
             return
+        named = self.script_of(told) if told is not None else None
+        script = named if isinstance(named, str) else None
         keys = frozenset(recipe.arguments)
-        method = _told(facts) or method_shown(_words(path), keys, release)
+        method = _told(facts) or self.method_parsed(script) or method_shown(_words(path), keys, release)
         if method is None:
             return
-        parsed = self.orphaned(recipe, method, facts, release)
+        parsed = self.orphaned(recipe, method, facts, release, script)
         if parsed is None:
             return
         site = parsed.site
@@ -293,13 +327,27 @@ class Linker:
         config = replace(site, name=name or "", origin=f"trl.{name}")
         launch = stated(facts.launch, path)
         yield Run(
-            f"{path}#recipe", method, module, config, name, None, facts, allowed, parsed=parsed, launch=launch, paths=(path,)
+            f"{path}#recipe{suffix}", method, module, config, name, None, facts, allowed, parsed=parsed, launch=launch,
+            paths=paths,
         )  # fmt: skip
 
-    def orphaned(self, recipe: Site, method: str, facts: Facts, release: TrlRelease) -> Parsed | None:
+    def method_parsed(self, script: str | None) -> str | None:
+        """The one method whose config the parsers of a script build."""
+        module = self.project.module(script) if script is not None else None
+        if module is None or script is None:
+            return None
+        seen = _Seen(self, script, module)
+        names = {taker.name for parser in module.parsers for taker in seen.takers(parser)[0]}
+        methods = {method_of(n) for n in names if n.endswith("Config") and n not in NO_METHOD}
+        return methods.pop() if len(methods) == 1 else None
+
+    def orphaned(
+        self, recipe: Site, method: str, facts: Facts, release: TrlRelease, script: str | None = None
+    ) -> Parsed | None:
         """What a recipe that nothing launches is handed to: the project's one script of its method, else a usual one.
 
-        None where the project has recipe parsers, and none of them is for the method.
+        `script` is the one that prose hands it to. None where the project has recipe parsers, and none of them is for the
+        method.
         """
         site, usual = _merged((recipe,), None), _usual(method, facts, release)
         if facts.parser is not None:
@@ -307,7 +355,7 @@ class Linker:
         fitting: list[tuple[tuple[Taker, ...], str | None, bool]] = []
         others = False
         for path, module in self.project.modules.items():
-            for parser in module.parsers:
+            for parser in module.parsers if script in (None, path) else ():
                 takers, why = _Seen(self, path, module).takers(parser)
                 if any(method_of(t.name) == method for t in takers):
                     trains = any(s.kind == "trainer" or s.name.endswith("Trainer") for s in module.sites)
@@ -333,8 +381,11 @@ class Linker:
         if not any(s.kind not in ("recipe", "accelerate", "deepspeed") for s in module.sites):
             return
         seen = _Seen(self, path, module)
-        for start in self.by_script.get(path, ()) or (None,):
+        for start in self.by_script.get(path, ()):
             yield from seen.runs(start)
+        if path not in self.by_script:
+            for told in self.told.get(path, ()) or (None,):
+                yield from seen.runs(None, told)
 
     # parts -------------------------------------------------------------------------------------------------------------
 
@@ -485,12 +536,14 @@ class _Seen:
             self.own_ways.add(id(made))
         return made
 
-    def runs(self, start: _Start | None) -> Iterator[Run]:
+    def runs(self, start: _Start | None, shown: _Start | None = None) -> Iterator[Run]:
+        """The runs of one launch; where there is none, by what prose shows."""
         module, sites = self.module, self.sites
         accelerate, deepspeed = self.linker.launcher_configs(start)
         recipe = self.linker.recipe(start) if start is not None else None
-        paths = _paths(self.path, recipe, accelerate, deepspeed, *self.files, *((start.path,) if start else ()))
-        facts, allowed = self.linker.facts_of(paths)
+        by = start or shown
+        paths = _paths(self.path, recipe, accelerate, deepspeed, *self.files, by.path if by is not None else None)
+        facts, allowed = self.linker.facts(paths, by)
         launch, servers = (start.launch, start.servers) if start is not None else (None, _own_servers(module))
         launch = launch or stated(facts.launch, self.path)
         told = stated(facts.server, self.path)
@@ -499,7 +552,7 @@ class _Seen:
         common = {
             "launch": launch, "servers": servers, "accelerate": accelerate, "deepspeed": deepspeed, "paths": paths,
         }  # fmt: skip
-        suffix = f"@{_id(start)}" if start is not None else ""
+        suffix = f"@{_id(by)}" if by is not None else ""
         if any(site.kind == "import" for site in sites):
             yield Run(f"{self.path}#imports", None, module, None, None, None, facts, allowed, paths=(self.path,))
         trainers = [s for s in sites if s.kind == "trainer"]

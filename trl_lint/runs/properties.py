@@ -14,7 +14,8 @@ from pathlib import Path
 from trl_lint import knowledge
 from trl_lint.model import Default, Derived, Known, Object, OneOf, Site, Stated, Symbol, Unknown, Value, Written
 from trl_lint.runs.logic import truth
-from trl_lint.runs.run import FAMILIES, PROPERTIES, View, adapter_of, parsed
+from trl_lint.runs.run import FAMILIES, PROPERTIES, View, parsed
+from trl_lint.sources.model_config import adapter_of
 
 SMOKE_STEPS = 20
 _PROMPT_LEARNING = frozenset(

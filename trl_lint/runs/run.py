@@ -29,6 +29,7 @@ from trl_lint.model import (
 from trl_lint.runs.launches import Launch
 from trl_lint.runs.logic import SOMETHING, UNKNOWN, Alternatives, BadExpression, compiled, distinct, truth
 from trl_lint.runs.worlds import World, Worlds, matching
+from trl_lint.sources.model_config import adapter_of, quantization_of
 from trl_lint.sources.module import Module
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class View:
             argument = self.argument(name)
             if argument is not None:
                 return UNKNOWN if argument.conditional else (True,)
+            if self._moved.get(name) is not None:
+                return (True,)
             return UNKNOWN if self._open is not None else (False,)
         value = self.value(name)
         if isinstance(value, Unknown):
@@ -219,8 +222,16 @@ class View:
             self.run.trainer is not None
             and (given := trainer_argument(self.run.trainer, "args", self.trainer_class)) is not None
         ):
-            return given.value.why if isinstance(given.value, Unknown) else None
+            return given.value.why if isinstance(given.value, Unknown) else self.stand_in
         return self.run.trainer.open if self.run.trainer is not None else None
+
+    @cached_property
+    def stand_in(self) -> str | None:
+        """Why the trainer's `args`, which are there, are no config: a test gives an object that has what it needs."""
+        given = trainer_argument(self.run.trainer, "args", self.trainer_class) if self.run.trainer is not None else None
+        if given is None or self.run.config is not None or not isinstance(given.value, Known):
+            return None
+        return "its args are no config of TRL's" if given.value.value is not None else None
 
     def argument(self, name: str) -> Argument | None:
         """What the user wrote for a config field, and where."""
@@ -250,9 +261,31 @@ class View:
                 return inherited
         return config.fields.get(name) if config is not None else None
 
+    @cached_property
+    def _moved(self) -> Mapping[str, Argument]:
+        """Keywords of the trainer that have become fields of its config, by the field's name."""
+        trainer = self.run.trainer
+        found: dict[str, Argument] = {}
+        for argument in trainer.arguments.values() if trainer is not None else ():
+            replaced = knowledge.replacement("trainer", trainer.name, argument.name) if trainer is not None else None
+            if replaced is not None and replaced.how == "move" and replaced.into is not None:
+                names = (argument.name, replaced.new or argument.name)
+                found.update({n: argument for n in names if self.field(n) is not None})
+        return found
+
+    def _by_keyword(self, argument: Argument) -> Value:
+        """A field's value where the trainer call gives it: releases that know both let the keyword win."""
+        if self.trainer_class is None or argument.name not in self.trainer_class.keywords:
+            return Unknown(f"the trainer is given {argument.name}, which {self.world.label} takes in the config only")
+        return Unknown("it is set only on one branch") if argument.conditional else self.settle(argument.value)
+
     def _field_value(self, name: str) -> Value:
         argument = self.argument(name)
         declared = self.field(name)
+        if (moved := self._moved.get(name)) is not None:
+            value = self._by_keyword(moved)
+            if argument is None or (isinstance(value, Known) and value.value is not None):
+                return value
         if argument is not None:
             return self.typed(argument, declared)
         if self._open is not None:
@@ -428,34 +461,6 @@ class View:
         if fact is None:
             return Unknown(f"nothing says whether {package} is installed")
         return Known(fact.state != "not-installed", Stated(fact.origin))
-
-
-_ADAPTER = {
-    "lora_r": "r", "lora_alpha": "lora_alpha", "lora_dropout": "lora_dropout", "lora_target_modules": "target_modules",
-    "lora_modules_to_save": "modules_to_save", "lora_task_type": "task_type", "use_rslora": "use_rslora", "use_dora": "use_dora",
-}  # fmt: skip
-
-
-def adapter_of(site: Site) -> Site:
-    """The LoraConfig that get_peft_config builds from the ModelConfig options at a site."""
-    given = {new: site.arguments[old] for old, new in _ADAPTER.items() if old in site.arguments}
-    return Site(
-        "peft", "LoraConfig", "trl.get_peft_config", site.span, site.callee, given, open=site.open, layers=site.layers
-    )
-
-
-def quantization_of(site: Site, four: Value, eight: Value) -> Value:
-    """The BitsAndBytesConfig that get_quantization_config builds; None where neither option is on."""
-    for name, value in (("load_in_4bit", four), ("load_in_8bit", eight)):
-        if isinstance(value, Known) and value.value:
-            given = {name: site.arguments[name]} if name in site.arguments else {}
-            made = Site(
-                "quantization", "BitsAndBytesConfig", "trl.get_quantization_config", site.span, site.callee, given
-            )
-            return Known(Object(made), value.origin)
-    if isinstance(four, Known) and isinstance(eight, Known):
-        return Known(None, four.origin)
-    return four if isinstance(four, Unknown) else eight
 
 
 def coerced(value: Known, type_: str) -> Value:

@@ -52,7 +52,8 @@ class Module:
     the object being passed on whole. `schema` says whose file a YAML document is when it is not TRL's. `written` holds the sources that a notebook or script writes to files
     of their own (`%%writefile train.py`), by the path they are given. `environment` is what Python sets in os.environ.
     `handed` are the variables of configs that the file gives, as `args`, to a trainer that is none of TRL's. `imports` are
-    the names that the file takes from elsewhere, by dotted path: a package hands on its modules' names so.
+    the names that the file takes from elsewhere, by dotted path: a package hands on its modules' names so. `told` are the
+    commands that its prose shows to a reader: nothing here runs them.
     """
 
     path: str
@@ -68,3 +69,4 @@ class Module:
     handed: frozenset[str] = frozenset()
     imports: Mapping[str, str] = field(default_factory=dict)
     stars: tuple[str, ...] = ()
+    told: tuple[Command, ...] = ()

@@ -28,13 +28,19 @@ def read(text: Text) -> Module:
     """Everything that a notebook says. Raises Unparsable for what is no notebook of format 4; a cell that is no Python is left out."""
     from trl_lint.sources import python
 
-    found = cells(text)
+    found, prose = _cells(text)
     try:
         module = python.read(joined(found))
     except Unparsable:  # what ast takes and libcst does not
         module = python.read(joined(found, strict=True))
     commands = sorted((*module.commands, *_commands(found)), key=lambda c: c.span.start)
-    return replace(module, path=text.path, commands=tuple(commands), written={**module.written, **_written(found)})
+    return replace(
+        module,
+        path=text.path,
+        commands=tuple(commands),
+        written={**module.written, **_written(found)},
+        told=_told(prose),
+    )
 
 
 def python_of(text: Text, *, strict: bool = False) -> CellText:
@@ -200,6 +206,11 @@ def _utf8_length(escape: bytes) -> int:
 
 def cells(text: Text) -> tuple[Cell, ...]:
     """The code cells of a notebook. Raises Unparsable."""
+    return _cells(text)[0]
+
+
+def _cells(text: Text) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
+    """The code cells of a notebook, and those of prose."""
     notebook = loaded(text)
     if not isinstance(notebook, dict):
         raise Unparsable("line 1: no notebook: it is no JSON object")
@@ -210,15 +221,15 @@ def cells(text: Text) -> tuple[Cell, ...]:
             raise Unparsable(f"line 1: notebook format {version}: `jupyter nbconvert --to notebook` makes it format 4")
         raise Unparsable("line 1: no notebook: it has no cells")
     foreign = not _language(notebook).startswith(("python", "ipython", "pyspark"))
-    found: list[Cell] = []
+    found: dict[object, list[Cell]] = {"code": [], "markdown": []}
     for number, (cell, strings, bracket) in enumerate(_placed(text, listed), 1):
-        if strings is None or cell.get("cell_type") != "code":
+        if strings is None or (kind := cell.get("cell_type")) not in ("code", "markdown"):
             continue
         source = cell["source"]
         made = Cell(text, number, strings, source if isinstance(source, list) else [source], bracket)
         made.foreign = foreign or _cell_language(cell) not in (None, "python")
-        found.append(made)
-    return tuple(found)
+        found[kind].append(made)
+    return tuple(found["code"]), tuple(found["markdown"])
 
 
 def loaded(text: Text) -> Any:
@@ -685,6 +696,23 @@ def _commands(found: Iterable[Cell]) -> tuple[Command, ...]:
             else:
                 commands += _run(event, environment)
     return tuple(commands)
+
+
+def _told(prose: Iterable[Cell]) -> tuple[Command, ...]:
+    """The commands in the shell blocks of the prose."""
+    commands: list[Command] = []
+    for cell in prose:
+        for block in _BLOCK.finditer(cell.code):
+            start, end = (len(cell.code[:at].encode()) for at in block.span("body"))
+            shown = re.sub(r"(?m)^([ \t]*)[$!%](?=[ \t])", r"\1 ", block["body"])  # the prompt of a console
+            commands += _run(Shell(CellText(cell.outer.path, [Piece(cell, start, end, shown)])), {})
+    return tuple(commands)
+
+
+_BLOCK = re.compile(
+    r"^[ \t]*(?P<fence>```+|~~~+)[ \t]*(?:bash|sh|shell|zsh|console|shell-session)?[ \t]*\n(?P<body>.*?)^[ \t]*(?P=fence)",
+    re.M | re.S,
+)
 
 
 def _run(shell: Shell, environment: Mapping[str, Argument]) -> Iterator[Command]:

@@ -30,6 +30,7 @@ from trl_lint.model import (
     Word,
     Written,
 )
+from trl_lint.sources.model_config import made_by
 from trl_lint.sources.module import PARSED, LocalClass, Module, Parser, Unparsable
 from trl_lint.sources.positions import positions
 from trl_lint.sources.scopes import Binding, Here, Outline, Point, Scope, Store, dotted, outline, reaching
@@ -114,6 +115,7 @@ _SPAWNING = frozenset(
 )
 _OF_INTEREST = re.compile(r"\btrl\b|\bvllm\b|\baccelerate\b|\btorchrun\b")
 _PASS_THROUGH = frozenset({"to", "cuda", "train", "eval", "requires_grad_", "cpu"})
+_CONSTRUCTORS = "__init__|__new__|__post_init__"
 _OF_MODEL_CONFIG = frozenset({"trl.get_peft_config", "trl.get_quantization_config", "trl.get_kbit_device_map"})
 _MODEL_WRAPPERS = frozenset({"peft.prepare_model_for_kbit_training", "peft.prepare_model_for_int8_training"})
 
@@ -186,12 +188,14 @@ class _Reader:
         self._busy: set[int] = set()
         self._naming: set[int] = set()
         self.guard: str | None = None
+        self.replaced: frozenset[str | None] = frozenset()
         self._calls_of: dict[str, list[tuple[cst.Call, Here]]] | None = None
         self._parsed: dict[tuple[int, int], Site | None] = {}
         self.depth = 0
 
     def module(self) -> Module:
         self.guard = self._guarded()
+        self.replaced = self._replaced()
         unsloth = "`import unsloth`" if "unsloth" in self.found.packages else None
         parsers: list[Parser] = []
         handed: set[str] = set()
@@ -229,6 +233,32 @@ class _Reader:
             if isinstance(asked, cst.SimpleString) and str(asked.evaluated_value).startswith("trl"):
                 return "the file checks the version of trl itself"
         return None
+
+    def _replaced(self) -> frozenset[str | None]:
+        """The functions that put something else in the place of a TRL class's constructor, as tests do; None: the file."""
+        if not re.search(_CONSTRUCTORS, self.text.code):
+            return frozenset()
+        found: set[str | None] = set()
+        module = self.found.module
+        for root, stores in module.stores.items():
+            for store in stores:
+                if len(store.tail) == 1 and re.fullmatch(_CONSTRUCTORS, store.tail[0]):
+                    bindings, _scope = reaching(module, root, store.point)
+                    found |= {None for b in bindings if b.kind == "import" and (b.target or "").startswith("trl.")}
+        for call, here in self.found.calls:
+            if (dotted(call.func) or "").rpartition(".")[2] not in ("setattr", "patch", "object"):
+                continue
+            words = [a.value.evaluated_value for a in call.args[:2] if isinstance(a.value, cst.SimpleString)]
+            owner = self.qualified(call.args[0].value, here.scope, here.point) if call.args else None
+            named = ".".join(w for w in (owner, *words) if isinstance(w, str))
+            if re.fullmatch(rf"trl\..*(?:Trainer|Config)\.(?:{_CONSTRUCTORS})", named):
+                found.add(here.scope.function)
+        return frozenset(found)
+
+    def leniency(self, here: Here) -> str | None:
+        """Why what stands here may be wrong without harm, whatever class it is of."""
+        replaced = bool(self.replaced & {None, here.scope.function})
+        return here.lenient or self.guard or ("the constructor of its class is replaced here" if replaced else None)
 
     def span(self, node: cst.CSTNode) -> Span:
         """The span of a node; positions are resolved once, and only for files that hold a site."""
@@ -336,7 +366,7 @@ class _Reader:
             open_ = self._stores(binding, arguments, here) or open_
         site = Site(
             klass.kind, klass.name, klass.origin, self.span(call), self.span(call.func), arguments, open_,
-            here.lenient or klass.lenient or self.guard, here.scope.function, binding.name if binding is not None else None,
+            here.lenient or klass.lenient or self.leniency(here), here.scope.function, binding.name if binding is not None else None,
         )  # fmt: skip
         self._sites[id(call)] = site
         return site
@@ -490,7 +520,7 @@ class _Reader:
         span = self.span(node)
         site = Site(
             klass.kind, klass.name, klass.origin, span, span, arguments, PARSED,
-            klass.lenient or here.lenient or self.guard, here.scope.function, variable.name if variable is not None else None,
+            klass.lenient or self.leniency(here), here.scope.function, variable.name if variable is not None else None,
         )  # fmt: skip
         self._parsed[key] = site
         return site
@@ -1032,12 +1062,16 @@ class _Reader:
         return Unknown(f"`{self.code(node)}` is computed at run time")
 
     def _of_model_config(self, node: cst.Call, name: str, at: Here) -> Value:
-        """What TRL's helpers make of a ModelConfig that a parser fills in: the command line and the recipe decide."""
+        """What TRL's helpers make of a ModelConfig: of one that a parser fills in, the command line and the recipe decide."""
         given = self.value(node.args[0].value, at)
-        parsed = isinstance(given, Known) and isinstance(given.value, Object) and given.value.site.open == PARSED
-        return Unknown(
-            f"`{self.code(node)}` is computed at run time", field=f"{name.rpartition('.')[2]}()" if parsed else None
-        )
+        config = given.value.site if isinstance(given, Known) and isinstance(given.value, Object) else None
+        helper = name.rpartition(".")[2]
+        parsed = config is not None and config.open == PARSED
+        if config is not None and not parsed and config.name == "ModelConfig":
+            made = made_by(helper, config)
+            if made is not None:
+                return made
+        return Unknown(f"`{self.code(node)}` is computed at run time", field=f"{helper}()" if parsed else None)
 
     def _through(self, node: cst.Call, at: Here) -> Value:
         assert isinstance(node.func, cst.Attribute)
