@@ -519,8 +519,12 @@ def test_comment_grammar(project: Project) -> None:
     assert facts.hardware == Hardware("A100-80GB", 4, "train.py:5")
     assert (facts.processes, facts.processes_origin, facts.nodes, facts.zero_stage) == (3, "train.py:5", 2, 3)
     assert facts.accelerate == "distributed_type: FSDP, fsdp_version: 2"
-    assert facts.launch == "accelerate launch --num_processes 4 train.py"
-    assert facts.server == "trl vllm-serve --model M"
+    assert facts.launch is not None
+    assert facts.launch.text == "accelerate launch --num_processes 4 train.py"
+    assert facts.launch.before.endswith(b'"distributed_type: FSDP, fsdp_version: 2"\n# trl-lint: facts launch="')
+    assert facts.server is not None
+    assert facts.server.text == "trl vllm-serve --model M"
+    assert facts.server.before.endswith(b' server="')
 
 
 COMMENT_NOTES = [

@@ -436,3 +436,19 @@ def test_who_heeds_the_header_of_a_script(command: str, release: str) -> None:
         "go.ipynb": notebook("", "!pip install trl==0.19.1", f"!{command}"),
     }
     assert list(releases(files).values()) == [release]
+
+
+def test_a_launch_that_a_comment_states_has_its_place_there() -> None:
+    code = """
+# trl-lint: facts trl==1.16.0
+# é: trl-lint: facts n_gpu=2
+# trl-lint: facts launch="CUDA_VISIBLE_DEVICES=0 python train.py"
+from trl import SFTConfig, SFTTrainer
+
+SFTTrainer("m", args=SFTConfig(output_dir="o")).train()
+""".lstrip()
+    run = view({"train.py": code}, "sft").run
+    assert run.launch is not None
+    assert (run.launch.command.span.line, run.launch.command.span.column) == (3, 27)
+    span = run.launch.command.span
+    assert code.encode()[span.start : span.end] == b"CUDA_VISIBLE_DEVICES=0 python train.py"

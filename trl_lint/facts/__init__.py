@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from trl_lint.facts.folders import forget
 from trl_lint.facts.gathering import describe, gather
-from trl_lint.facts.words import WATCHED, Fact, Facts, FactsError, Hardware, Overrides
+from trl_lint.facts.words import WATCHED, Fact, Facts, FactsError, Hardware, Overrides, Stated
 
-__all__ = ["WATCHED", "Fact", "Facts", "FactsError", "Hardware", "Overrides", "describe", "forget", "gather"]
+__all__ = ["WATCHED", "Fact", "Facts", "FactsError", "Hardware", "Overrides", "Stated", "describe", "forget", "gather"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from trl_lint.facts.folders import Level, folders_above, read_level
 from trl_lint.facts.head import Comment, read_comment, read_script
 from trl_lint.facts.requirements import allows, stated, wanted
-from trl_lint.facts.words import Fact, Facts, FactsError, Hardware, Overrides, canonical, says, shown
+from trl_lint.facts.words import Fact, Facts, FactsError, Hardware, Overrides, Stated, canonical, says, shown
 from trl_lint.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def gather(
         nodes=comment.numbers.get("nodes"),
         zero_stage=comment.numbers.get("zero_stage"),
         processes_origin=comment.where.get("num_processes"),
-        launch=comment.texts.get("launch"),
-        server=comment.texts.get("server"),
+        launch=_command_line(comment.texts.get("launch"), head),
+        server=_command_line(comment.texts.get("server"), head),
         accelerate=comment.texts.get("accelerate"),
         trainer=comment.texts.get("trainer"),
         parser=comment.texts.get("parser"),
@@ -100,6 +100,13 @@ def gather(
         source_tree=tree,
         source_version=version,
     )
+
+
+def _command_line(text: str | None, head: bytes) -> Stated | None:
+    if text is None:
+        return None
+    before, found, _ = head.partition(text.encode())
+    return Stated(text, before if found and b"trl-lint" in before else b"")
 
 
 # Told by hand --------------------------------------------------------------------------------------------------------

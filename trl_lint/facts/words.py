@@ -42,6 +42,14 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
+class Stated:
+    """A command line that the facts comment of a file states; `before` are the file's bytes up to it, b"" if not known."""
+
+    text: str
+    before: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All that is believed for one file. None means unknown; a package that nothing mentions is absent.
 
@@ -55,8 +63,8 @@ class Facts:
     nodes: int | None = None
     zero_stage: int | None = None
     processes_origin: str | None = None
-    launch: str | None = None
-    server: str | None = None
+    launch: Stated | None = None
+    server: Stated | None = None
     accelerate: str | None = None
     trainer: str | None = None
     parser: str | None = None

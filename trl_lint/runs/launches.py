@@ -76,13 +76,13 @@ def read(command: Command) -> Launch | None:
     return _launch(command, found, context) if found is not None else None
 
 
-def read_text(text: str, where: str) -> Launch | None:
-    """The first launch of a command line that a user states in a comment; `where` is the path that spans name."""
+def read_text(text: str, where: str, before: bytes = b"") -> Launch | None:
+    """The first launch of a command line that a user states in a comment: of the file `where`, which has `before` in front of it."""
     from trl_lint.sources import shell
 
     try:
-        source = Text(where, text.encode())
-        commands = shell.commands_in(source, 0, len(source.utf8))
+        source = Text(where, before + text.encode())
+        commands = shell.commands_in(source, source.utf8_of_byte(len(before)), len(source.utf8))
     except (Undecodable, Unparsable, UnicodeEncodeError):
         return None
     return next(_launches(commands), None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from trl_lint import knowledge
-from trl_lint.facts import Facts
+from trl_lint.facts import Facts, Stated
 from trl_lint.knowledge import Field, TrlRelease
 from trl_lint.model import Argument, Default, Known, Object, Site, Span, Unknown, Value
 from trl_lint.runs.closest import closest
@@ -664,9 +664,11 @@ def _merged(layers: tuple[Site, ...], why: str | None) -> Site:
     return Site("config", "", "", home.span, home.callee, arguments, why, layers=layers)
 
 
-def stated(text: str | None, path: str) -> Launch | None:
+def stated(told: Stated | None, path: str) -> Launch | None:
     """The launch that a comment states; where it names no program the file itself is meant."""
-    return (read_text(text, path) or read_text(f"{text} {path}", path)) if text is not None else None
+    if told is None:
+        return None
+    return read_text(told.text, path, told.before) or read_text(f"{told.text} {path}", path, told.before)
 
 
 def _defaults(fields: Mapping[str, Field]) -> dict[str, Value]:
