@@ -10,6 +10,7 @@ import argparse
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "corpus"
@@ -116,9 +118,12 @@ def environment(folder: Path, installed: Mapping[str, str]) -> Path:
 
 
 def findings(folder: Path, only: Sequence[str], python: Path) -> list[str]:
-    """The findings of a tree as lines of a record, sorted. With `-P` no module of that tree is ever imported."""
+    """The findings of a tree as lines of a record, sorted. With `-P` no module of that tree is ever imported.
+
+    They are read from the concise report: what others say of a fix takes longer to find out than all findings.
+    """
     command = [
-        sys.executable, "-P", "-m", "trl_lint", *only, "--output-format", "json", "--exit-zero", "--no-cache", "--jobs", "1",
+        sys.executable, "-P", "-m", "trl_lint", *only, "--output-format", "concise", "--exit-zero", "--no-cache", "--jobs", "1",
         "--python", str(python),
     ]  # fmt: skip
     unset = ("VIRTUAL_ENV", "CONDA_PREFIX", "GITHUB_ACTIONS")
@@ -126,9 +131,18 @@ def findings(folder: Path, only: Sequence[str], python: Path) -> list[str]:
     done = subprocess.run(command, cwd=folder, env=told, capture_output=True, text=True, timeout=ENOUGH, check=False)
     if done.returncode or not done.stdout:
         raise SystemExit(f"trl-lint ended with {done.returncode} in {folder.name}: {done.stderr.strip()[-2000:]}")
-    rows = json.loads(done.stdout)["findings"]
-    found = ({k: row[k] for k in ("rule", "path", "cell", "line") if row[k] is not None} for row in rows)
-    return [json.dumps(row) for row in sorted(found, key=lambda r: (r["path"], r.get("cell", 0), r["line"], r["rule"]))]
+    rows = [_row(match) for match in _FINDING.finditer(done.stdout)]
+    return [json.dumps(row) for row in sorted(rows, key=lambda r: (r["path"], r.get("cell", 0), r["line"], r["rule"]))]
+
+
+_FINDING = re.compile(
+    r"^(?P<path>.+?):(?:cell (?P<cell>\d+):)?(?P<line>\d+):\d+: (?:error|warning|note)\[(?P<rule>[\w-]+)\] ", re.M
+)
+
+
+def _row(match: re.Match[str]) -> dict[str, Any]:
+    cell = {"cell": int(match["cell"])} if match["cell"] is not None else {}
+    return {"rule": match["rule"], "path": match["path"], **cell, "line": int(match["line"])}
 
 
 def judged(one: Pinned, python: Path, mirror: Path | None) -> list[str] | str:
