@@ -1,12 +1,15 @@
 """Planted fixes: scripts of which one line is known to be better or worse, and how often the probe says so.
 
-Usage: python -m tests.bench.planted [--stub] [--python PATH]... [--times N] [--record FILE]
+Usage: python -m tests.bench.planted [--stub] [--python PATH]... [--forks] [--times N] [--jobs N] [--record FILE]
 
 The scripts stand in tests/probe/planted; a plant replaces one of their marked lines. Each time every plant is judged anew,
 in fresh processes and as `trl-lint probe` judges a fix: `--stub` under stubs of TRL and transformers whose clock is
 simulated, `--python` under the real TRL of that interpreter, on the CPU. Every verdict is a line added to the record
 (docs/evidence/planted.ndjson), from which the page beside it is written anew. Exit: 0 if every verdict was right, else 1.
-Under real TRL a time takes some 50 trials: ten minutes on a core that has nothing else to do.
+
+Under real TRL a time is some 50 trials, and of the 10 s of CPU that one costs 9 are spent on importing torch and TRL. With
+`--forks` that is done once: a trial is a fork of a process that has imported them (tests/probe/planted/nursery.py), all
+else is the same. What is left mostly waits, ten minutes a time, so that many can run side by side (`--jobs`).
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
+from threading import Event
 
-from trl_lint.probe.comparison import Name, Verdict
+from trl_lint.probe.comparison import RULES, Name, Verdict
 from trl_lint.probe.session import Job, Session, Silence
 from trl_lint.probe.starts import Start
 from trl_lint.probe.trials import Limits, Trial
@@ -32,6 +38,7 @@ from trl_lint.probe.variants import Variant
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "probe" / "planted"
+NURSERY = SCRIPTS / "nursery.py"
 STUBS = ROOT / "tests" / "probe" / "stub"
 RECORD = ROOT / "docs" / "evidence" / "planted.ndjson"  # not .jsonl: no evidence of a rule
 
@@ -63,29 +70,33 @@ PLANTS = (
     Plant("memory that nothing reads is freed", "memory", "spare = None", "confirmed", ("memory",)),
     Plant("a line that raises is mended", "anything", "raise ValueError('planted')", "repaired", says="planted", mended=True),
     Plant("a line that costs nothing is another", "anything", "self.count = 2", "no gain"),
-    Plant("a sleep is added", "anything", "time.sleep(0.5)", "slower"),
+    Plant("a sleep is added", "anything", "time.sleep(1.5)", "slower"),
     Plant("it raises", "anything", "raise ValueError('planted')", "broken", says="stops: ValueError: planted"),
     Plant("it hangs", "anything", "threading.Event().wait()", "broken", says="hangs", hangs=True),
     Plant("another learning rate", "rate", "rate = 0.01", "changes training", says="the loss of step"),
     Plant("another order of the data", "order", "order = range(9, -1, -1)", "changes training", says="the loss of step"),
 )  # fmt: skip
-REWARD = Plant("a sleep in the reward function is removed", "sleep", "pass", "confirmed", ("speed",))
-REAL_PLANTS = {"sft.py": PLANTS, "grpo.py": [REWARD]}
+ONLINE_PLANTS = (
+    Plant("a sleep in the reward function is removed", "sleep", "pass", "confirmed", ("speed",)),
+    Plant("another reward", "scale", "scale = 10.0", "changes training", says="the reward is"),
+)
+REAL_PLANTS = {"sft.py": PLANTS, "grpo.py": ONLINE_PLANTS}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where scripts run, and the plants of each."""
+    """Where scripts run, and the plants of each. `python` are the words that a script's name is put behind."""
 
     name: str
-    python: str
+    python: tuple[str, ...]
     plants: Mapping[str, Sequence[Plant]]
     environment: Mapping[str, str]
+    steps: int = 8
 
 
 def stub() -> Setting:
     """Under stubs that train within milliseconds."""
-    return Setting("stub", sys.executable, {"stub.py": PLANTS}, {"PYTHONPATH": str(STUBS)})
+    return Setting("stub", (sys.executable,), {"stub.py": PLANTS}, {"PYTHONPATH": str(STUBS)})
 
 
 def real(python: str) -> Setting:
@@ -98,33 +109,65 @@ def real(python: str) -> Setting:
     if said.returncode:
         raise SystemExit(f"{python}: {said.stderr.strip().splitlines()[-1]}; install trl and torch for it")
     environment = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
-    return Setting(said.stdout.strip(), python, REAL_PLANTS, environment)
+    # As many steps as a speed takes: the warm-up's, and those that are always kept.
+    return Setting(said.stdout.strip(), (python,), REAL_PLANTS, environment, RULES.warmup + RULES.kept)
+
+
+@contextmanager
+def forked(setting: Setting) -> Iterator[Setting]:
+    """The same, but every trial is a fork of one process that has imported TRL."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        door = f"{folder}/door"
+        nursery = subprocess.Popen(
+            [*setting.python, str(NURSERY), door],
+            stdin=subprocess.PIPE,  # it ends when this does
+            stdout=subprocess.PIPE,
+            env={**os.environ, **setting.environment},
+            start_new_session=True,  # Ctrl-C ends the trials first
+        )
+        with nursery:
+            assert nursery.stdout is not None
+            if nursery.stdout.readline().strip() != b"ready":
+                raise SystemExit(f"{setting.python[0]} cannot import what the scripts import")
+            # -I -S: what only waits for a fork needs no packages.
+            words = (*setting.python, "-I", "-S", str(NURSERY), door)
+            yield replace(setting, name=f"{setting.name}, forked", python=words)
 
 
 class Longest(Silence):
-    """Hears how long the longest trial took."""
+    """Hears how long the longest trial took, and begins no further one once `stop` is set."""
 
-    seconds = 0.0
+    def __init__(self, stop: Event | None) -> None:
+        self.seconds = 0.0
+        self._stop = stop
+
+    def begins(self, pair: int | None, name: str, left: float) -> None:
+        """A trial is about to begin."""
+        if self._stop is not None and self._stop.is_set():
+            raise KeyboardInterrupt
 
     def ended(self, pair: int | None, name: str, trial: Trial) -> None:
         """A trial has ended."""
         self.seconds = max(self.seconds, trial.seconds)
 
 
-def judged(setting: Setting, number: int = 0) -> Iterator[tuple[str, Plant, Verdict]]:
-    """Every plant of a setting once: those of one script in one session each, as the fixes of one script are."""
+def groups(setting: Setting) -> Iterator[tuple[str, Sequence[Plant]]]:
+    """Plants of one script that share their A: they are judged in one session, as the fixes of one script are."""
     for script, plants in setting.plants.items():
         for mended in (False, True):
-            some = [plant for plant in plants if plant.mended == mended]
-            verdicts = _measured(setting, script, some, number) if some else {}
-            yield from ((script, plant, verdicts[plant.name]) for plant in some)
+            if some := [plant for plant in plants if plant.mended == mended]:
+                yield script, some
 
 
-def _measured(setting: Setting, script: str, plants: Sequence[Plant], number: int) -> Mapping[str, Verdict]:
-    """Plants of which all have the same A."""
+def judged(
+    setting: Setting, number: int, script: str, plants: Sequence[Plant], stop: Event | None = None
+) -> Mapping[str, Verdict]:
+    """What the probe says of each plant of a group. The same `number` is the same noise, where that is simulated."""
     text = (SCRIPTS / script).read_text("utf-8")
     with tempfile.TemporaryDirectory(prefix="planted-") as scratch:
-        project = Path(scratch)
+        project, temporary = Path(scratch) / "project", Path(scratch) / "tmp"
+        project.mkdir()
+        temporary.mkdir()  # what hangs and is ended leaves there what it has there
         for path in SCRIPTS.glob("*.py"):
             (project / path.name).write_bytes(path.read_bytes())
         changed = {plant.name: planted(text, plant) for plant in plants}
@@ -132,9 +175,11 @@ def _measured(setting: Setting, script: str, plants: Sequence[Plant], number: in
             (plant,) = plants
             (project / script).write_text(changed[plant.name], "utf-8")
             changed[plant.name] = text
-        start = Start((setting.python, script), environment={**setting.environment, "PLANTED_SEED": f"{number}"})
-        job = Job(script, project, project, lambda _: start, method="grpo" if script == "grpo.py" else "sft")
-        longest = Longest()
+        environment = {**setting.environment, "PLANTED_SEED": f"{number}", "TMPDIR": str(temporary)}
+        start = Start((*setting.python, script), environment=environment)
+        method = "grpo" if script == "grpo.py" else "sft"
+        job = Job(script, project, project, lambda _: start, method=method, steps=setting.steps)
+        longest = Longest(stop)
         with Session(job, longest) as session:
             for hangs in (False, True):
                 if hangs:  # what a hang is depends on how slow the machine was so far
@@ -193,9 +238,12 @@ def page(lines: Iterable[str]) -> str:
 ABOUT = [
     "# Planted fixes", "",
     "Scripts of which one line is known to be better or worse (`tests/probe/planted`), and how often the probe said so, a column",
-    "for each setting that was run: stubs of TRL with a simulated clock, or a real TRL on the CPU. This command adds a line for",
-    "each verdict to `planted.ndjson` and writes this page; `--python NEW/bin/python` adds a column of a real TRL:", "",
-    "```bash", "python -m tests.bench.planted --stub --times 20", "```", "",
+    "for each setting that was run: stubs of TRL with a simulated clock, or a real TRL on the CPU. There a step of SFT is made to",
+    "last a second, and waits for what is left of it once it has computed, so that its time says little of how busy the machine",
+    "was. *Forked*: torch and TRL were imported once and every trial is a fork of that process; else a trial is a Python of its",
+    "own. These commands add a line for each verdict to `planted.ndjson` and write this page:", "",
+    "```bash", "python -m tests.bench.planted --stub --times 20",
+    "python -m tests.bench.planted --python NEW/bin/python --python OLD/bin/python --forks --times 20 --jobs 10", "```", "",
 ]  # fmt: skip
 
 
@@ -205,21 +253,37 @@ def main(words: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--stub", action="store_true", help="under stubs of TRL and transformers")
     add("--python", action="append", default=[], metavar="PATH", help="an interpreter that has TRL")
+    add("--forks", action="store_true", help="import TRL once for all trials of an interpreter")
     add("--times", type=int, default=20, metavar="N", help="how often each plant is judged (default: 20)")
+    add("--jobs", type=int, default=1, metavar="N", help="how many sessions run side by side (default: 1)")
     add("--record", type=Path, default=RECORD, metavar="FILE", help=f"(default: {RECORD.relative_to(ROOT)})")
     options = parser.parse_args(words)
     settings = [*([stub()] if options.stub else []), *map(real, options.python)]
     if not settings:
         parser.error("nothing to run: --stub, --python PATH, or both")
-    wrong = 0
-    for number, setting in product(range(options.times), settings):
-        for script, plant, verdict in judged(setting, number):
-            right = plant.right(verdict)
-            wrong += not right
-            said = f"{'right' if right else 'WRONG'}: {verdict.name}: {verdict.reason}"
-            print(f"{number + 1}, {setting.name}: {plant.name}: {said}", flush=True)
-            with options.record.open("a", encoding="utf-8") as file:
-                file.write(line(setting, script, plant, verdict) + "\n")
+    stop = Event()
+    with ExitStack() as stack, ThreadPoolExecutor(options.jobs) as pool:
+        if options.forks:
+            settings = [s if s.name == "stub" else stack.enter_context(forked(s)) for s in settings]
+
+        def once(number: int, setting: Setting, script: str, plants: Sequence[Plant]) -> int:
+            """How many verdicts of a group were wrong; all are written down when they are there."""
+            verdicts = judged(setting, number, script, plants, stop)
+            for plant in plants:
+                verdict = verdicts[plant.name]
+                said = f"{'right' if plant.right(verdict) else 'WRONG'}: {verdict.name}: {verdict.reason}"
+                print(f"{number + 1}, {setting.name}: {plant.name}: {said}", flush=True)
+                with options.record.open("a", encoding="utf-8") as file:
+                    file.write(line(setting, script, plant, verdict) + "\n")
+            return sum(not plant.right(verdicts[plant.name]) for plant in plants)
+
+        todo = [(n, s, *group) for n, s in product(range(options.times), settings) for group in groups(s)]
+        try:
+            wrong = sum(each.result() for each in as_completed([pool.submit(once, *each) for each in todo]))
+        except BaseException:
+            stop.set()  # the trials that run are waited for
+            pool.shutdown(cancel_futures=True)
+            raise
     text = page(options.record.read_text("utf-8").splitlines())
     options.record.with_suffix(".md").write_text(text, "utf-8")
     return 1 if wrong else 0

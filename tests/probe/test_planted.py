@@ -2,9 +2,9 @@
 
 Under the stubs of TRL, whose clock is simulated, every plant is judged in CI 20 times, with fresh processes and another noise
 each time, elsewhere 3 times. With the real TRL of the interpreters that `TRL_LINT_TEST_PYTHONS` names (see test_harness.py)
-twice in CI, else once; without one these tests are skipped. The full bench, 20 times each::
+twice in CI, else once; without one that test is skipped. The full bench, 20 times each::
 
-    python -m tests.bench.planted --stub --python NEW/bin/python --python OLD/bin/python
+    python -m tests.bench.planted --stub --python NEW/bin/python --python OLD/bin/python --forks --jobs 10
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import ast
 import json
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 
@@ -22,36 +24,45 @@ from ..bench import planted
 from .test_harness import REAL
 
 CI = bool(os.environ.get("CI"))
+REAL_SETTING = planted.Setting("", (), planted.REAL_PLANTS, {})
 
 
-def wrong(setting: planted.Setting, number: int) -> list[str]:
-    """What the probe says that it should not."""
-    verdicts = list(planted.judged(setting, number))
-    assert {plant for _, plant, _ in verdicts} == {plant for plants in setting.plants.values() for plant in plants}
-    return [
-        f"{number}: {script}: {plant.name}: {verdict.name}: {verdict.reason}"
-        for script, plant, verdict in verdicts
-        if not plant.right(verdict)
-    ]
+def wrong(setting: planted.Setting, times: int, jobs: int) -> list[str]:
+    """What the probe says that it should not, with so many sessions side by side."""
+
+    def one(number: int, script: str, plants: Sequence[planted.Plant]) -> list[str]:
+        verdicts = planted.judged(setting, number, script, plants)
+        return [
+            f"{number}: {script}: {plant.name}: {verdicts[plant.name].name}: {verdicts[plant.name].reason}"
+            for plant in plants
+            if not plant.right(verdicts[plant.name])
+        ]
+
+    with ThreadPoolExecutor(jobs) as pool:
+        todo = [(number, *group) for number in range(times) for group in planted.groups(setting)]
+        return list(chain.from_iterable(pool.map(lambda each: one(*each), todo)))
 
 
 def test_with_the_stub() -> None:
-    """Side by side: a hang is waited for, and what else the machine does moves no simulated clock."""
-    setting, times = planted.stub(), 20 if CI else 3
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: wrong(setting, number), range(times)))
-    assert found == [[]] * times
+    """A hang is waited for, and what else the machine does moves no simulated clock."""
+    assert wrong(planted.stub(), times=20 if CI else 3, jobs=4) == []
 
 
 @REAL
-@pytest.mark.parametrize("number", range(2 if CI else 1))
-def test_with_real_trl(python: str, number: int) -> None:
-    assert wrong(planted.real(python), number) == []
+def test_with_real_trl(python: str) -> None:
+    """A trial mostly waits, so that all sessions run side by side."""
+    with planted.forked(planted.real(python)) as setting:
+        assert wrong(setting, times=2 if CI else 1, jobs=6) == []
 
 
-@pytest.mark.parametrize(
-    "setting", [planted.stub(), planted.Setting("", "", planted.REAL_PLANTS, {})], ids=["stub", "real"]
-)
+@pytest.mark.parametrize("setting", [planted.stub(), REAL_SETTING], ids=["stub", "real"])
+def test_every_plant_is_in_a_group(setting: planted.Setting) -> None:
+    grouped = [(script, plant) for script, plants in planted.groups(setting) for plant in plants]
+    every = [(script, plant) for script, plants in setting.plants.items() for plant in plants]
+    assert sorted(grouped, key=every.index) == every
+
+
+@pytest.mark.parametrize("setting", [planted.stub(), REAL_SETTING], ids=["stub", "real"])
 def test_a_plant_is_one_line(setting: planted.Setting) -> None:
     for script, plants in setting.plants.items():
         text = (planted.SCRIPTS / script).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""GRPO of a tiny random model on ten prompts. `tests/bench/planted.py` changes the line that is marked `planted`."""
+"""GRPO of a tiny random model on ten prompts. `tests/bench/planted.py` changes one of the lines that are marked `planted`."""
 
 import time
 
@@ -8,8 +8,9 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 def reward(completions, **kwargs):
-    time.sleep(0.5)  # planted: sleep
-    return [float(len(set(each))) for each in completions]
+    time.sleep(2)  # planted: sleep
+    scale = 1.0  # planted: scale
+    return [scale * len(set(each)) for each in completions]
 
 
 args = GRPOConfig(

@@ -1,4 +1,8 @@
-"""SFT of a tiny random model on ten rows. `tests/bench/planted.py` changes one of the lines that are marked `planted`."""
+"""SFT of a tiny random model on ten rows. `tests/bench/planted.py` changes one of the lines that are marked `planted`.
+
+A step computes for some hundredths of a second and is made to last a second, whose rest is waited for: how long it takes is
+decided by the wait, not by what else the machine does.
+"""
 
 import threading  # noqa: F401  (a line that hangs needs it)
 import time
@@ -6,6 +10,7 @@ import time
 import torch
 from datasets import Dataset
 from tiny import model, tokenizer
+from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 spare = torch.ones(64 * 2**20)  # planted: memory
@@ -15,7 +20,7 @@ rows = Dataset.from_list([{"text": f"row {i}: " + "words to learn " * (1 + i % 4
 args = SFTConfig(
     output_dir="out",
     max_length=64,
-    per_device_train_batch_size=2,
+    per_device_train_batch_size=1,
     num_train_epochs=4,
     learning_rate=rate,
     report_to="none",
@@ -24,11 +29,15 @@ args = SFTConfig(
 )
 
 
-class Trainer(SFTTrainer):
-    def training_step(self, *args, **kwargs):
-        time.sleep(0.5)  # what cannot be saved
-        return super().training_step(*args, **kwargs)
+class Pace(TrainerCallback):
+    def on_step_begin(self, *args, **kwargs):
+        self.end = time.monotonic() + 1
 
+    def on_step_end(self, *args, **kwargs):
+        time.sleep(max(0.0, self.end - time.monotonic()))  # what cannot be saved
+
+
+class Trainer(SFTTrainer):
     def compute_loss(self, *args, **kwargs):
         self.count = 1  # planted: anything
         return super().compute_loss(*args, **kwargs)
@@ -44,4 +53,5 @@ def collator(examples):
 
 
 trainer.data_collator = collator
+trainer.add_callback(Pace())
 trainer.train()
