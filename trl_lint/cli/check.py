@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -245,6 +246,8 @@ class Check:
             budget -= len(data)
             if kind == "python":
                 matters = look.MARK in data and (b"TrlParser" in data or b"HfArgumentParser" in data)
+            elif kind == "notebook":
+                matters = _starts_any(data, wanted)
             else:
                 matters = _names_any(data, wanted) and (look.may_launch(path, data) or look.mentions(path, data))
             if matters:
@@ -320,6 +323,14 @@ def _names_of(paths: Iterable[str]) -> tuple[bytes, ...]:
     """What a command must say to start a script or to hand over a recipe: its name, for `-m` without the suffix."""
     names = (os.path.basename(p) for p in paths if look.kind_of(p) in ("python", "recipe"))
     return tuple({os.path.splitext(n)[0].encode() for n in names} - {b"__init__", b"__main__"})
+
+
+def _starts_any(data: bytes, names: tuple[bytes, ...]) -> bool:
+    """Whether one of the names stands as the name of a file or of a module to run. Notebooks are dear to read."""
+    found = tuple(name for name in names if name in data)
+    if any(name + suffix in data for name in found for suffix in (b".py", b".yaml", b".yml")):
+        return True
+    return b" -m " in data and any(re.search(rb" -m\s+[\w.]*\b%b\b" % re.escape(name), data) for name in found)
 
 
 def _names_any(data: bytes, names: tuple[bytes, ...]) -> bool:
