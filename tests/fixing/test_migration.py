@@ -293,6 +293,16 @@ def test_pins_in_the_script_itself(project: Path) -> None:
     assert (project / "other.py").read_text().startswith("# trl-lint: facts trl==1.16.0 gpu=h100\n")
 
 
+def test_a_header_that_the_launcher_does_not_read_is_not_the_only_pin(project: Path) -> None:
+    block = '# /// script\n# dependencies = [\n#     "trl==0.19.1",\n# ]\n# ///\n'
+    (project / "train.py").write_text(block + SCRIPT)
+    (project / "requirements.txt").write_text("trl==0.19.1\n")
+    (project / "go.sh").write_text("accelerate launch train.py\n")
+    assert run("--unsafe-fixes", "--bump-pin") == 0
+    assert (project / "requirements.txt").read_text() == "trl==1.16.0\n"
+    assert (project / "train.py").read_text().startswith(block.replace("0.19.1", "1.16.0"))
+
+
 def test_a_pin_stays_while_only_the_old_release_shows_what_is_left(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,9 +41,9 @@ class Pin:
     text: str = ""
 
 
-def pins(path: str, head: bytes, root: str, settings: Settings) -> tuple[Pin, ...]:
+def pins(path: str, head: bytes, root: str, settings: Settings, *, header: bool = True) -> tuple[Pin, ...]:
     """The statements that hold for a file whose bytes are `head`: its own, its settings', and those of the nearest folder
-    that makes any."""
+    that makes any. `header` is False for a script that something starts in its project's environment."""
     path = os.path.abspath(path)
     name = shown(path, root)
     script = _of(read_script(head, name)[0])
@@ -52,7 +52,7 @@ def pins(path: str, head: bytes, root: str, settings: Settings) -> tuple[Pin, ..
     for version in (v for p, v in settings.packages.items() if p == PACKAGE):
         fact = stated(PACKAGE, version, settings.origins[PACKAGE])
         found += _in_file(fact, root)
-    if not script:  # a script with requirements of its own runs in an environment of its own
+    if not script or not header:  # a script with requirements of its own runs in an environment of its own
         folders = folders_above(os.path.dirname(path), root)
         nearest = next((facts for folder in folders if (facts := stated_in(folder, root, PACKAGE))), ())
         found += [pin for fact in nearest for pin in _in_file(fact, root)]

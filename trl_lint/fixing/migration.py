@@ -94,7 +94,9 @@ def _bumps(examined: Examined, context: Context) -> Iterable[_Bump]:
         if path not in examined.sources.given or path not in examined.sources.texts:
             continue
         head = examined.sources.texts[path].data
-        for pin in pins(path, head, context.root, context.settings(path)):
+        started = [run.launch for run in examined.runs if run.launch is not None and run.paths[:1] == (path,)]
+        header = all(launch.header for launch in started)
+        for pin in pins(path, head, context.root, context.settings(path), header=header):
             if pin.kind == "text":
                 new = raised(pin.text, pin.specifier, target, known)
                 if new is not None:
