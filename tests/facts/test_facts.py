@@ -865,3 +865,9 @@ def test_a_header_that_the_launcher_does_not_read(project: Project) -> None:
 def test_a_notebook_that_installs_all_but_vllm(project: Project, cells: tuple[str, ...], state: str | None) -> None:
     fact = project.facts("n.ipynb", notebook(*cells)).packages.get("vllm")
     assert (fact.state if fact is not None else None) == state
+
+
+def test_prose_and_pictures_are_no_code_that_speaks_of_vllm(project: Project) -> None:
+    picture = {"cell_type": "markdown", "source": "![](data:image/png;base64,AvLLmA==) Like the vLLM recipe"}
+    text = json.dumps({"cells": [picture, {"cell_type": "code", "source": "!pip install trl"}]})
+    assert project.facts("n.ipynb", text).packages["vllm"].state == "not-installed"

@@ -156,15 +156,18 @@ def _read_installs(head: bytes, shown: str) -> tuple[dict[str, Fact], list[str]]
             if not re.search(r"[{}$]", text):
                 reading.require(text, f"{shown}, cell {number}")
     packages = reading.settled(last=True)
-    # A notebook that installs what it needs, all of it by name, and never speaks of vLLM has decided on it.
     trl = packages.get("trl")
     if (
         trl is not None
-        and b"vllm" not in head.lower()
-        and not re.search(rb"install\b[^\n]*\s-(?:r|e|-requirement|-editable)\b", head)
+        and "vllm" not in packages
+        and not any(re.search(_SPEAKS_OF_VLLM, c) for _n, c in _code_cells(head))
     ):
         packages["vllm"] = Fact("vllm", "", None, "not-installed", trl.origin)
     return packages, reading.notes
+
+
+# A notebook that installs what it needs, all of it by name, has decided on vLLM if its code never speaks of it.
+_SPEAKS_OF_VLLM = r"(?i)vllm|\binstall\b.*\s-(?:r|e|-requirement|-editable)\b"
 
 
 def _written_requirements(cell: str) -> Iterator[str]:
