@@ -44,6 +44,7 @@ def serve(path):
 
 def keep(client):
     """One trial, from its request to its end or its client's."""
+    os.setsid()  # as each trial of a probe has a session of its own: Linux shares the cores out by session
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     request, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
     trial = os.fork()
