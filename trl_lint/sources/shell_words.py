@@ -169,11 +169,7 @@ class Words:
                 return [("text", unknown("an array stands there", *self.state.at(node)))]
         if node.child_count == 0 and not node.is_error and not node.is_missing:
             return self.unquoted(as_parts(self.state.literal(start, end, "plain")), source_of(node), [node], assignment)
-        why = (
-            "braces are expanded by the shell"
-            if node.type == "brace_expression"
-            else NOT_UNDERSTOOD
-        )
+        why = "braces are expanded by the shell" if node.type == "brace_expression" else NOT_UNDERSTOOD
         return [("text", unknown(why, *self.state.at(node)))]
 
     def filled(self, start: int, end: int, children: Sequence[Node], mode: str) -> list[Part]:
