@@ -29,6 +29,7 @@ LIMITS = (
     ("architecture", r"Logits \(batch and sequence length dim\) and labels must have the same shape"),
     ("type", r"^TypeError: (unsupported operand|'[<>]=?' not supported|object of type '\w+' has no len)"),
     ("type", r"^TypeError: '(bool|int|float)' object is not (subscriptable|iterable)"),
+    ("type", r"^TypeError: .*argument after \*\* must be a mapping"),
     (
         "type",
         r"^AttributeError: '(bool|int|float)' object has no attribute '(endswith|startswith|replace|split|lower)'",
