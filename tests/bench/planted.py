@@ -243,7 +243,7 @@ ABOUT = [
     "was. *Forked*: torch and TRL were imported once and every trial is a fork of that process; else a trial is a Python of its",
     "own. These commands add a line for each verdict to `planted.ndjson` and write this page:", "",
     "```bash", "python -m tests.bench.planted --stub --times 20",
-    "python -m tests.bench.planted --python NEW/bin/python --python OLD/bin/python --forks --times 20 --jobs 10", "```", "",
+    "python -m tests.bench.planted --python NEW/bin/python --python OLD/bin/python --forks --times 20 --jobs 6", "```", "",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ Under the stubs of TRL, whose clock is simulated, every plant is judged in CI 20
 each time, elsewhere 3 times. With the real TRL of the interpreters that `TRL_LINT_TEST_PYTHONS` names (see test_harness.py)
 twice in CI, else once; without one that test is skipped. The full bench, 20 times each::
 
-    python -m tests.bench.planted --stub --python NEW/bin/python --python OLD/bin/python --forks --jobs 10
+    python -m tests.bench.planted --stub --python NEW/bin/python --python OLD/bin/python --forks --jobs 6
 """
 
 from __future__ import annotations
