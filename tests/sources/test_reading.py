@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trl_lint.model import Known, Object, OneOf, Site, Symbol, Table, Unknown, Value
-from trl_lint.sources.module import Module
+from trl_lint.sources.module import Module, Unparsable
 from trl_lint.sources.python import read
 from trl_lint.sources.text import Text
 
@@ -236,3 +236,17 @@ def test_spans_are_code_points_and_bytes() -> None:
     assert code.encode()[place.whole.start : place.whole.end] == b"fp16=True"
     line = code.splitlines()[place.whole.line - 1]
     assert line[place.whole.column - 1 : place.whole.end_column - 1] == "fp16=True"
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [("\ffrom trl import SFTConfig\n", 1), ("import os\n\fSFTConfig()\n", 2), ("if a:\n    b\n\f    c\n", 3)],
+)
+def test_a_form_feed_that_would_move_all_places_is_said(code: str, line: int) -> None:
+    with pytest.raises(Unparsable, match=f"^line {line}: a form feed in front of code; put it on a line of its own$"):
+        read(Text("train.py", code.encode()))
+
+
+def test_a_form_feed_on_a_line_of_its_own_is_read() -> None:
+    [site] = read(Text("train.py", b"from trl import SFTConfig\n\f\nSFTConfig(seed=1)\n")).sites[1:]
+    assert (site.span.line, site.span.column) == (3, 1)

@@ -156,7 +156,7 @@ class View:
             argument = self.argument(name)
             if argument is not None:
                 return UNKNOWN if argument.conditional else (True,)
-            if self._moved.get(name) is not None:
+            if (moved := self._moved.get(name)) is not None and self._takes(moved):
                 return (True,)
             return UNKNOWN if self._open is not None else (False,)
         value = self.value(name)
@@ -273,9 +273,12 @@ class View:
                 found.update({n: argument for n in names if self.field(n) is not None})
         return found
 
+    def _takes(self, keyword: Argument) -> bool:
+        return self.trainer_class is not None and keyword.name in self.trainer_class.keywords
+
     def _by_keyword(self, argument: Argument) -> Value:
         """A field's value where the trainer call gives it: releases that know both let the keyword win."""
-        if self.trainer_class is None or argument.name not in self.trainer_class.keywords:
+        if not self._takes(argument):
             return Unknown(f"the trainer is given {argument.name}, which {self.world.label} takes in the config only")
         return Unknown("it is set only on one branch") if argument.conditional else self.settle(argument.value)
 

@@ -44,6 +44,10 @@ def read(text: Text) -> Module:
     """All sites of a file. Raises Unparsable."""
     try:
         module = cst.parse_module(text.code)
+        if "\f" in text.code and module.code != text.code:  # libcst drops some, and every place after it would be wrong
+            pairs = zip(text.code.split("\n"), module.code.split("\n"), strict=False)
+            line = next(number for number, (written, kept) in enumerate(pairs, 1) if written != kept)
+            raise Unparsable(f"line {line}: a form feed in front of code; put it on a line of its own")
         return _Reader(text, module, outline(module)).module()
     except cst.ParserSyntaxError as error:
         raise Unparsable(f"line {error.raw_line}: {error.message}") from None
