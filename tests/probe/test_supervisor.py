@@ -27,13 +27,14 @@ ROOT = STUB.parents[2]
 
 # A probe: runs trials of a stub one after the other, forever, and says when each begins.
 PROBE = """
-import itertools, sys
+import itertools, signal, sys
 from pathlib import Path
 from trl_lint.probe.trials import Limits, ServerSpec, TrialSpec, run_trial
 stub, project, out, port, server = sys.argv[1:]
 command = (sys.executable, stub, "fork", "daemon", f"listen={port}", "slowly")
 limits = Limits(whole=60, silent=60, grace=0.3)
 serving = ServerSpec((sys.executable, stub, "fork", "deaf", f"serve={server}"), f"http://127.0.0.1:{server}/health/")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background inherits it ignored
 print("begin", flush=True)
 for number in itertools.count():
     run_trial(TrialSpec("A", command, Path(project), Path(out) / str(number), limits=limits, server=serving))

@@ -23,7 +23,10 @@ def tried(files: dict[str, str], unsafe: bool) -> Tried:
 @given(shapes.scripts(), st.booleans())
 def test_scripts(script: str, unsafe: bool) -> None:
     ast.parse(script.encode())
-    assert not tried({"train.py": script}, unsafe).skipped
+    skipped = tried({"train.py": script}, unsafe).skipped
+    # libcst loses a form feed between line ends of old, and says so in one line.
+    lost = "\r\f\r" in script and skipped and "a form feed in front of code" in skipped[0]
+    assert lost or not skipped
 
 
 @cases(40)
