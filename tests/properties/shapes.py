@@ -218,7 +218,8 @@ def _finished(draw: st.DrawFn, code: str) -> str:
         code = re.sub("^(?: {4})+", lambda found: "\t" * (len(found[0]) // 4), code, flags=re.M)
     if draw(st.integers(0, 9)) == 0:
         code = code.rstrip("\n")
-    newline = draw(st.sampled_from(("\n", "\n", "\r\n", "\r")))
+    # libcst loses a form feed between carriage returns: such a file is skipped in one line.
+    newline = draw(st.sampled_from(("\n", "\n", "\r\n", *(() if "\f" in code else ("\r",)))))
     return draw(st.sampled_from(("", "", "\ufeff"))) + code.replace("\n", newline)
 
 
