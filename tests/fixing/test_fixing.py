@@ -175,6 +175,22 @@ def test_nor_is_it_dropped_or_renamed(pages: Path, fix: str) -> None:
     assert done.failed
 
 
+def test_a_fix_that_could_not_be_written_is_tried_again_where_another_makes_room() -> None:
+    files = {
+        "train.py": "from datasets import load_dataset\nfrom trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\n\n"
+        "args, model_args = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()\n"
+        "trainer = SFTTrainer(\n    model=model_args.model_name_or_path,\n    args=args,\n"
+        "    train_dataset=load_dataset('trl-lib/tldr', split='train'),\n)\n",
+        "launch.sh": "# trl-lint: facts trl==0.19.1 transformers==4.52.3 gpu=A100-80GB\n"
+        'trl sft --model_init_kwargs \'{"attn_implementation": "flash_attention_2"}\' --packing true'
+        " --model_name_or_path Qwen/Qwen3-0.6B --output_dir out\n",
+    }
+    changed = fix_files(files, unsafe=True).changed
+    [after] = [new.decode() for path, (_old, new) in changed.items() if path.endswith("launch.sh")]
+    assert "--model_init_kwargs" not in after
+    assert "--attn_implementation flash_attention_2" in after
+
+
 # The real rules ----------------------------------------------------------------------------------------------------------
 
 MOVES = {

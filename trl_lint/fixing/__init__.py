@@ -66,12 +66,12 @@ def fix_file(
     applied: list[Finding] = []
     failed: dict[tuple[object, ...], tuple[Finding, str]] = {}
     for _ in range(ROUNDS):
-        wanted = [f for f in examined.findings if held(f) is None and identity(f) not in failed]
+        wanted = [f for f in examined.findings if held(f) is None and _attempt(f) not in failed]
         if not wanted:
             break
         examined, done, unwritable = _round(examined, wanted, context)
         applied += done
-        failed.update({identity(f): (f, why) for f, why in unwritable})
+        failed.update({_attempt(f): (f, why) for f, why in unwritable})
         if not done and not unwritable:
             break
     else:
@@ -80,13 +80,14 @@ def fix_file(
         )
     left = [(f, why) for f in examined.findings if f.fix is not None and (why := held(f)) is not None]
     standing = {identity(f) for f in examined.findings}
+    last = {identity(f): (f, why) for f, why in failed.values()}
     now = examined.sources.texts
     return Fixed(
         {p: (t.data, now[p].data) for p, t in before.items() if p in now and now[p].data != t.data},
         examined,
         tuple(applied),
         tuple(left),
-        tuple(v for k, v in failed.items() if k in standing),
+        tuple(v for k, v in last.items() if k in standing),
     )
 
 
@@ -133,6 +134,12 @@ def _unsafe(fix: Fix) -> str:
 def identity(finding: Finding) -> tuple[object, ...]:
     """What a finding is, wherever edits above have moved it."""
     return finding.rule, finding.fields, finding.message
+
+
+def _attempt(finding: Finding) -> tuple[object, ...]:
+    """A finding with what its fix would write: what cannot be written now may have another place once others are."""
+    intents = finding.fix.intents if finding.fix is not None else ()
+    return identity(finding), tuple((i.op, i.site.name, i.name, i.path, repr(i.value)) for i in intents)
 
 
 def _round(
