@@ -244,9 +244,8 @@ class _Guards(_Walk):
         self.visited: set[str] = {frame.function.name}
         self.phase = "construction"
         self.meant: dict[str, str] = {}
-        self.returned: dict[
-            ast.Call, ast.expr
-        ] = {}  # by calls within an expression that change what they are called on
+        # By calls within an expression that change what they are called on.
+        self.returned: dict[ast.Call, ast.expr] = {}
         self.older: str | None = None  # the parameter that took the config before it was called `args`
 
     # frames ----------------------------------------------------------------------------------------------------------
