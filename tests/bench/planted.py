@@ -8,8 +8,8 @@ simulated, `--python` under the real TRL of that interpreter, on the CPU. Every 
 (docs/evidence/planted.ndjson), from which the page beside it is written anew. Exit: 0 if every verdict was right, else 1.
 
 Under real TRL a time is some 50 trials, and of the 10 s of CPU that one costs 9 are spent on importing torch and TRL. With
-`--forks` that is done once: a trial is a fork of a process that has imported them (tests/probe/planted/nursery.py), all
-else is the same. What is left mostly waits, ten minutes a time, so that many can run side by side (`--jobs`).
+`--forks` that is done once: a trial is a fork of a process that has imported them (tests/nursery.py), all else is
+the same. What is left mostly waits, ten minutes a time, so that many can run side by side (`--jobs`).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from itertools import product
 from pathlib import Path
 from threading import Event
 
+from tests import nursery
 from trl_lint.probe.comparison import RULES, Name, Verdict
 from trl_lint.probe.session import Job, Session, Silence
 from trl_lint.probe.starts import Start
@@ -38,7 +39,6 @@ from trl_lint.probe.variants import Variant
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "probe" / "planted"
-NURSERY = SCRIPTS / "nursery.py"
 STUBS = ROOT / "tests" / "probe" / "stub"
 RECORD = ROOT / "docs" / "evidence" / "planted.ndjson"  # not .jsonl: no evidence of a rule
 
@@ -116,22 +116,12 @@ def real(python: str) -> Setting:
 @contextmanager
 def forked(setting: Setting) -> Iterator[Setting]:
     """The same, but every trial is a fork of one process that has imported TRL."""
-    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        door = f"{folder}/door"
-        nursery = subprocess.Popen(
-            [*setting.python, str(NURSERY), door],
-            stdin=subprocess.PIPE,  # it ends when this does
-            stdout=subprocess.PIPE,
-            env={**os.environ, **setting.environment},
-            start_new_session=True,  # Ctrl-C ends the trials first
-        )
-        with nursery:
-            assert nursery.stdout is not None
-            if nursery.stdout.readline().strip() != b"ready":
-                raise SystemExit(f"{setting.python[0]} cannot import what the scripts import")
-            # -I -S: what only waits for a fork needs no packages.
-            words = (*setting.python, "-I", "-S", str(NURSERY), door)
+    scripts = [SCRIPTS / name for name in setting.plants]
+    try:
+        with nursery.started(setting.python, scripts, {**os.environ, **setting.environment}) as words:
             yield replace(setting, name=f"{setting.name}, forked", python=words)
+    except RuntimeError as error:
+        raise SystemExit(f"{error}") from None
 
 
 class Longest(Silence):

@@ -7,7 +7,7 @@ from trl import DPOConfig, DPOTrainer
 
 args = DPOConfig(
     output_dir="out",
-    per_device_train_batch_size=8,
+    per_device_train_batch_size=16,
     max_length=1024,
     precompute_ref_log_probs=False,
     use_liger_kernel=False,
@@ -18,6 +18,6 @@ args = DPOConfig(
 trainer = DPOTrainer(
     model="Qwen/Qwen2-0.5B",
     args=args,
-    train_dataset=Dataset.from_dict(preferences(96)),
+    train_dataset=Dataset.from_dict(preferences(160)),
 )
 trainer.train()

@@ -79,7 +79,7 @@ _SFT_QUESTIONS = (
 )
 
 
-def _sft(name: str, *arms: str) -> Job:
+def _sft(name: str, *arms: str, steps: int = 8) -> Job:
     """A job about those arms of sft_choices.py."""
     return Job(
         name,
@@ -87,11 +87,12 @@ def _sft(name: str, *arms: str) -> Job:
         "sft",
         tuple(arm for arm in _SFT_ARMS if arm.name in arms),
         tuple(question for question in _SFT_QUESTIONS if {question.before, question.after} & set(arms)),
+        steps=steps,
     )
 
 
 JOBS = (
-    _sft("sft", "eager", "padding-free", "no checkpointing", "bf16 weights", "packing"),
+    _sft("sft", "eager", "padding-free", "no checkpointing", "bf16 weights", "packing", "unfused AdamW", "Liger"),
     Job(
         "rloo",
         "rloo.py",
@@ -161,7 +162,7 @@ JOBS = (
         vllm=True,
         served=(AS_IS,),
     ),
-    _sft("sft-more", "unfused AdamW", "Liger", "float32"),
+    _sft("precision", "float32", steps=5),
     Job(
         "liger-fused",
         "sft_choices.py",

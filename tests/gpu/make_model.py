@@ -1,13 +1,15 @@
 """A model of real shape with random weights, and a tokenizer trained on what lies around: no hub is needed.
 
-Usage: python make_model.py FOLDER   (Qwen2 shape, 0.5 billion parameters, bfloat16)
+Usage: python make_model.py FOLDER [--vocabulary N]   (the shape of Qwen2-0.5B, bfloat16)
+
+The tokenizer knows 32,000 tokens. A model that is to generate must know no others: vLLM has no text for them.
 """
 
 from __future__ import annotations
 
+import argparse
 import glob
 import os
-import sys
 import tempfile
 
 import torch
@@ -20,10 +22,13 @@ TEMPLATE = (
 )
 
 
-def main(folder: str) -> None:
+TOKENS = 32000
+
+
+def main(folder: str, vocabulary: int) -> None:
     trainer = ByteLevelBPETokenizer()
     files = sorted(glob.glob(f"{os.path.dirname(torch.__file__)}/**/*.py", recursive=True))[:300]
-    trainer.train(files, vocab_size=32000, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    trainer.train(files, vocab_size=TOKENS, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         trainer.save(file.name)
         tokenizer = PreTrainedTokenizerFast(
@@ -31,7 +36,7 @@ def main(folder: str) -> None:
         )
     tokenizer.save_pretrained(folder)
     config = Qwen2Config(
-        vocab_size=32000, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
+        vocab_size=vocabulary, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
         num_key_value_heads=2, max_position_embeddings=4096, tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
     )  # fmt: skip
@@ -40,4 +45,8 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder")
+    parser.add_argument("--vocabulary", type=int, default=151936, help="(default: Qwen2's %(default)s)")
+    options = parser.parse_args()
+    main(options.folder, options.vocabulary)

@@ -1,9 +1,11 @@
 """Measure jobs of jobs.py on this machine, one after the other, for so many minutes and no longer.
 
-Usage: python3 run_jobs.py NAME... --minutes M --out FOLDER [--model FOLDER] [--release 1.12.0=FOLDER]
+Usage: python3 run_jobs.py NAME... --minutes M --out FOLDER [--model FOLDER] [--release 1.12.0=FOLDER] [--forks]
 
 Each verdict is appended to FOLDER/evidence.jsonl as soon as it stands, and the last lines of a trial that did not train
-to FOLDER/failures.txt. What is cut short keeps the pairs that it has.
+to FOLDER/failures.txt. What is cut short keeps the pairs that it has. With `--forks` torch and TRL are imported once for all
+trials of a release, each of which is a fork of that process: half of what a short trial takes, and of no arm more than of
+another.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 from jobs import AS_IS, JOBS, Job, Question  # noqa: E402
 
+from tests import nursery  # noqa: E402
 from trl_lint import __version__, rulebook  # noqa: E402
 from trl_lint.facts import Overrides  # noqa: E402
 from trl_lint.fixing import verified  # noqa: E402
@@ -64,6 +68,13 @@ SERVER = (
 
 class OutOfTime(Exception):
     """The next trial would not end in time, or the last one did not."""
+
+
+def environment(job: Job, options: argparse.Namespace) -> dict[str, str]:
+    """Another release of TRL comes first on the path; without a GPU the texts are short."""
+    paths = [options.release.get(job.trl), os.environ.get("PYTHONPATH")]
+    letters = {"PROBE_LETTERS": "300"} if options.cpu else {}
+    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **letters}
 
 
 # The texts ------------------------------------------------------------------------------------------------------------
@@ -139,6 +150,7 @@ class Running:
     scratch: Path
     deadline: float
     baseline: tuple[int, ...]
+    python: tuple[str, ...] = (sys.executable,)
     folders: dict[str, Path] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
     trials: dict[str, dict[int, Trial]] = field(default_factory=dict)
@@ -221,8 +233,8 @@ class Running:
         left = self.deadline - time.monotonic() - (HEALTHY if server else 0)
         self.count += 1
         spec = TrialSpec(
-            arm, (sys.executable, self.job.script), self.folders[arm], self.scratch / "out" / str(self.count),
-            self.environment(), self.job.steps, limits=Limits(min(LONGEST, left), LONGEST, 20.0, 3.0), server=server,
+            arm, (*self.python, self.job.script), self.folders[arm], self.scratch / "out" / str(self.count),
+            environment(self.job, self.options), self.job.steps, limits=Limits(min(LONGEST, left), LONGEST, 20.0, 3.0), server=server,
         )  # fmt: skip
         trial = run_trial(spec)
         if trial.cause == "limit" and left < LONGEST:
@@ -230,18 +242,12 @@ class Running:
         self.say(arm, label, trial, note)
         return trial
 
-    def environment(self) -> dict[str, str]:
-        """Another release of TRL comes first on the path; without a GPU the texts are short."""
-        paths = [self.options.release.get(self.job.trl), os.environ.get("PYTHONPATH")]
-        letters = {"PROBE_LETTERS": "300"} if self.options.cpu else {}
-        return {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **letters}
-
     def server(self, arm: str) -> ServerSpec | None:
         if arm not in self.job.served:
             return None
-        environment = {**self.environment(), "VLLM_SERVER_DEV_MODE": "1"}
+        known = {**environment(self.job, self.options), "VLLM_SERVER_DEV_MODE": "1"}
         return ServerSpec(
-            (sys.executable, "-m", *SERVER), "http://localhost:8000/health", self.folders[arm], environment,
+            (sys.executable, "-m", *SERVER), "http://localhost:8000/health", self.folders[arm], known,
             healthy_within=HEALTHY,
         )  # fmt: skip
 
@@ -276,6 +282,10 @@ class Running:
         exact = train.get("device") == "cpu" and not (fields.get("bf16") or fields.get("fp16"))
         return Promise(self.changes[question.name].effect, self.job.method in ONLINE, exact)
 
+    @property
+    def how(self) -> str:
+        return " --forks" if self.python != (sys.executable,) else ""
+
     def first(self, question: Question) -> Trial | None:
         """A trial of what a reader of the record has, which is the text before; of the one after, if that never trained."""
         arms = (self.trials.get(arm, {}) for arm in (question.before, question.after))
@@ -292,7 +302,7 @@ class Running:
         record = evidence.Record(
             datetime.now(UTC).isoformat(timespec="seconds"), question.name, fix.title, fix.key, fix.effect,
             conditions(self.first(question), self.job.method), tuple(pairs), verdict,
-            f"python3 tests/gpu/run_jobs.py {self.job.name}", f"trl-lint {__version__}",
+            f"python3 tests/gpu/run_jobs.py {self.job.name}{self.how}", f"trl-lint {__version__}",
         )  # fmt: skip
         evidence.append(str(self.options.out / evidence.NAME), record)
         print(f"{self.job.name}: {question.name}: {verdict.name}: {redact(told(verdict))}", flush=True)
@@ -327,11 +337,41 @@ def parser() -> argparse.ArgumentParser:
         help="of make_model.py (default: PROBE_MODEL or %(default)s)",
     )
     made.add_argument("--release", type=_release, action="append", default=[], metavar="V=FOLDER")
+    made.add_argument("--ask", action="append", default=[], metavar="QUESTION", help="only these questions of the jobs")
+    made.add_argument("--forks", action="store_true", help="import TRL once for all trials")
     made.add_argument("--pairs", type=int, metavar="N", help="fewer or more than the jobs say")
     made.add_argument("--steps", type=int, metavar="N", help="likewise")
     made.add_argument("--cpu", action="store_true", help="rehearse without a GPU, best with a tiny model")
     made.add_argument("--cold", dest="warm", action="store_false", help="no trial before those that count")
     return made
+
+
+def chosen(options: argparse.Namespace) -> list[Job]:
+    """The named jobs as the options want them, but for those whose release is not there."""
+    named = {job.name: job for job in JOBS}
+    jobs = []
+    for name in options.names:
+        job = named[name]
+        if job.trl not in options.release and job.trl != JOBS[0].trl:
+            print(f"{name}: left out: it needs --release {job.trl}=FOLDER")
+            continue
+        questions = tuple(each for each in job.questions if not options.ask or each.name in options.ask)
+        jobs.append(
+            replace(job, questions=questions, pairs=options.pairs or job.pairs, steps=options.steps or job.steps)
+        )
+    return jobs
+
+
+def forked(jobs: Sequence[Job], options: argparse.Namespace, stack: ExitStack) -> tuple[str, ...]:
+    """What starts a script of these jobs, which are of one release, in a fork of a process that has imported it."""
+    known = {**os.environ, **environment(jobs[0], options)}
+    try:
+        return stack.enter_context(
+            nursery.started((sys.executable,), sorted({str(HERE / job.script) for job in jobs}), known)
+        )
+    except RuntimeError as error:
+        print(f"{error}: every trial imports for itself", flush=True)
+        return (sys.executable,)
 
 
 def main(words: Sequence[str]) -> int:
@@ -344,17 +384,18 @@ def main(words: Sequence[str]) -> int:
         print(f"{options.model}: no model there; make one: python3 {shlex.quote(str(HERE / 'make_model.py'))} FOLDER")
         return 2
     baseline = gpu_memory()
-    named = {job.name: job for job in JOBS}
-    for job in (named[name] for name in options.names):
-        job = replace(job, pairs=options.pairs or job.pairs, steps=options.steps or job.steps)
-        if job.trl not in options.release and job.trl != JOBS[0].trl:
-            print(f"{job.name}: left out: it needs --release {job.trl}=FOLDER")
-            continue
-        if deadline - time.monotonic() < FIRST[job.vllm] and not options.cpu:
-            print(f"{job.name}: left out: no time", flush=True)
-            continue
-        with tempfile.TemporaryDirectory(prefix="trl-lint-gpu-") as scratch:
-            Running(job, options, Path(scratch), deadline, baseline).run()
+    jobs = chosen(options)
+    with ExitStack() as stack:
+        forks: dict[str, tuple[str, ...]] = {}
+        for job in jobs:
+            if deadline - time.monotonic() < FIRST[job.vllm] and not options.cpu:
+                print(f"{job.name}: left out: no time", flush=True)
+                continue
+            if options.forks and job.trl not in forks:
+                forks[job.trl] = forked([other for other in jobs if other.trl == job.trl], options, stack)
+            python = forks.get(job.trl, (sys.executable,))
+            with tempfile.TemporaryDirectory(prefix="trl-lint-gpu-") as scratch:
+                Running(job, options, Path(scratch), deadline, baseline, python).run()
     print(f"{time.monotonic() - began:.0f} s in all")
     return 0
 

@@ -7,7 +7,7 @@ from trl import SFTConfig, SFTTrainer
 
 args = SFTConfig(
     output_dir="out",
-    per_device_train_batch_size=8,
+    per_device_train_batch_size=16,
     max_length=2048,
     packing=False,
     padding_free=False,
@@ -24,6 +24,6 @@ args = SFTConfig(
 trainer = SFTTrainer(
     model="Qwen/Qwen2-0.5B",
     args=args,
-    train_dataset=Dataset.from_dict({"text": mixed(160)}),
+    train_dataset=Dataset.from_dict({"text": mixed(320)}),
 )
 trainer.train()

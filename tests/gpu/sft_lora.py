@@ -8,8 +8,8 @@ from trl import SFTConfig, SFTTrainer
 
 args = SFTConfig(
     output_dir="out",
-    per_device_train_batch_size=8,
-    max_length=1024,
+    per_device_train_batch_size=16,
+    max_length=2048,
     learning_rate=2e-4,
     max_steps=200,
     logging_steps=1,
@@ -18,7 +18,7 @@ args = SFTConfig(
 trainer = SFTTrainer(
     model="Qwen/Qwen2-0.5B",
     args=args,
-    train_dataset=Dataset.from_dict({"text": mixed(160)}),
+    train_dataset=Dataset.from_dict({"text": mixed(320)}),
     peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
 )
 trainer.train()

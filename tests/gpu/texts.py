@@ -17,7 +17,7 @@ TEXT = "".join(Path(file).read_text(errors="ignore") for file in _FILES)
 def mixed(count: int) -> list[str]:
     """Samples of very different lengths, as they are in chats: most short, some just below 2048 tokens."""
     choice = random.Random(0)
-    return [TEXT[i * 3000 : i * 3000 + min(choice.choice([300, 800, 2000, 5000]), LONGEST)] for i in range(count)]
+    return [TEXT[i * 1500 : i * 1500 + min(choice.choice([300, 800, 2000, 5000]), LONGEST)] for i in range(count)]
 
 
 def prompts(count: int) -> list[str]:
@@ -26,10 +26,10 @@ def prompts(count: int) -> list[str]:
 
 
 def preferences(count: int) -> dict[str, list[str]]:
-    """The columns of a preference dataset, about 400 tokens a completion."""
+    """The columns of a preference dataset, about 500 tokens a completion."""
     starts = [i * 900 for i in range(count)]
     return {
         "prompt": [TEXT[start : start + 300] for start in starts],
-        "chosen": [TEXT[start + 300 : start + 300 + min(1200, LONGEST)] for start in starts],
-        "rejected": [TEXT[start + 600 : start + 600 + min(900, LONGEST)] for start in starts],
+        "chosen": [TEXT[start + 300 : start + 300 + min(2400, LONGEST)] for start in starts],
+        "rejected": [TEXT[start + 900 : start + 900 + min(1800, LONGEST)] for start in starts],
     }
