@@ -12,7 +12,7 @@ from jobs import JOBS, Job
 from run_jobs import change, main, texts
 
 from trl_lint.probe.evidence import load
-from trl_lint.probe.measured import pooled
+from trl_lint.probe.measured import decided
 from trl_lint.probe.trials import gpu_memory
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def test_every_job_has_a_name_and_its_questions_a_record_of_their_own() -> None:
 
 
 def test_what_is_not_recorded_is_listed_as_not_run() -> None:
-    records = [record for path in EVIDENCE for record in pooled(load(str(path)).records)]
+    records = [record for path in EVIDENCE for record in decided(load(str(path)).records)]
     known = {(r.rule, r.conditions.method, (r.conditions.versions.get("trl") or "").partition("+")[0]) for r in records}
     recorded = {(job.name, q.name) for job in JOBS for q in job.questions if (q.name, job.method, job.trl) in known}
     assert recorded | NOT_RUN == ASKED

@@ -1,4 +1,6 @@
-"""Recorded comparisons in; the "Measured" section of each rule's page out, so that no figure there is typed by hand.
+"""Recorded comparisons in; the "Measured" section of each rule's page out, and a page beside each record that tells all of it.
+
+No figure in either is typed by hand.
 
 Usage: python -m trl_lint.probe.measured [--check]   (from a checkout; records stand in docs/evidence/*.jsonl)
 """
@@ -25,17 +27,15 @@ def section(records: list[Record]) -> str:
     lines = ["## Measured\n"]
     for record in records:
         versions = ", ".join(f"{p} {record.conditions.versions[p]}" for p in ("trl", "transformers", "torch", "vllm") if record.conditions.versions.get(p))  # fmt: skip
-        model = record.conditions.model
-        size = f"{int(model['parameters'] or 0) / 1e9:.1f} billion parameters" if model.get("parameters") else "a model"
         lines.append(
             f"- {record.verdict.name}: {record.verdict.reason}. {record.conditions.hardware.get('gpu')}, {versions}, "
-            f"{record.conditions.method} on {model.get('type')} of {size}, {record.date[:10]}: `{record.command}`.\n"
+            f"{record.conditions.method} on {_size(record)}, {record.date[:10]}: `{record.command}`.\n"
         )
     return "".join([*lines, "\n"])
 
 
 def pooled(records: Iterable[Record]) -> list[Record]:
-    """One record for each fix under the same conditions, its verdict over the pairs of all sittings; only decided ones."""
+    """One record for each fix under the same conditions, its verdict over the pairs of all sittings."""
     found: list[Record] = []
     for record in records:
         for place, other in enumerate(found):
@@ -47,16 +47,59 @@ def pooled(records: Iterable[Record]) -> list[Record]:
                 break
         else:
             found.append(record)
-    return [record for record in found if record.verdict.name != "cannot tell"]
+    return found
+
+
+def decided(records: Iterable[Record]) -> list[Record]:
+    """Those whose pairs suffice for a verdict."""
+    return [record for record in pooled(records) if record.verdict.name != "cannot tell"]
+
+
+def table(name: str, records: list[Record]) -> str:
+    """All comparisons of one record as a page, the undecided ones too."""
+    rows = ["| method | what was compared | verdict | measured |", "|---|---|---|---|"]
+    for record in sorted(records, key=lambda record: (record.conditions.method, record.date)):
+        rules = [page.relative_to(ROOT) for page in (ROOT / "rules").glob(f"*/{record.rule}.md")]
+        what = f"[{record.rule}](../../{rules[0]})" if rules else record.rule
+        reason = record.verdict.reason.replace("|", r"\|")
+        rows.append(
+            f"| {record.conditions.method}, {_size(record)}{_batch(record)}, trl {record.conditions.versions.get('trl')} | {what}: {record.title} "
+            f"| {record.verdict.name} | {reason} |"
+        )
+    hardware = " and ".join(sorted({str(record.conditions.hardware.get("gpu")) for record in records}))
+    return "\n".join([
+        f"# Measured on {hardware}", "",
+        f"All of [{name}]({name}), from which `python -m trl_lint.probe.measured` writes this page: each as it is and as changed, in",
+        "alternating pairs, pairs of several sittings together where their conditions were the same. Speed is that of a step once",
+        "it runs; in brackets the bounds of its median with 90 % or more. What is still to be measured is listed in",
+        "[tests/gpu](../../tests/gpu/README.md#not-run).", "", *rows, "",
+    ])  # fmt: skip
+
+
+def _size(record: Record) -> str:
+    """The model, and how much of it is trained where that is not all."""
+    model = record.conditions.model
+    parameters, trainable = (int(cast(int, model.get(name)) or 0) for name in ("parameters", "trainable"))
+    size = (
+        f"{model.get('type')} of {parameters / 1e9:.1f} billion parameters" if parameters else f"a {model.get('type')}"
+    )
+    return f"{size}, {trainable / parameters:.1%} of them trained" if 0 < trainable < parameters else size
+
+
+def _batch(record: Record) -> str:
+    batch = record.conditions.fields.get("per_device_train_batch_size")
+    return f", batch {batch}" if batch else ""
 
 
 def pages() -> dict[Path, str]:
-    """Every page that a record is about, with its section as the records have it."""
+    """Every page that a record is about, with its section as the records have it, and the page beside each record."""
     found: dict[str, list[Record]] = {}
-    for path in sorted((ROOT / "docs" / "evidence").glob("*.jsonl")):
-        for record in pooled(load(str(path)).records):
-            found.setdefault(record.rule, []).append(record)
     made: dict[Path, str] = {}
+    for path in sorted((ROOT / "docs" / "evidence").glob("*.jsonl")):
+        known = load(str(path)).records
+        made[path.with_suffix(".md")] = table(path.name, pooled(known))
+        for record in decided(known):
+            found.setdefault(record.rule, []).append(record)
     for rule, records in found.items():
         for page in (ROOT / "rules").glob(f"*/{rule}.md"):
             text = _SECTION.sub("", page.read_text("utf-8"))
@@ -66,10 +109,10 @@ def pages() -> dict[Path, str]:
 
 def main(words: list[str]) -> int:
     """Write the sections, or with --check say which are not current."""
-    stale = [(page, text) for page, text in pages().items() if page.read_text("utf-8") != text]
+    stale = [(page, text) for page, text in pages().items() if not page.exists() or page.read_text("utf-8") != text]
     for page, text in stale:
         if "--check" in words:
-            print(f"{page.relative_to(ROOT)}: its Measured section is not what docs/evidence says")
+            print(f"{page.relative_to(ROOT)}: not what the records in docs/evidence say")
         else:
             page.write_text(text, "utf-8")
     return 1 if stale and "--check" in words else 0
