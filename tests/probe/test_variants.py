@@ -70,3 +70,17 @@ def test_the_copy_holds_the_variant_and_leaves_the_project_alone(tmp_path: Path)
     (copy / "pkg" / "data.json").write_text("changed")
     assert (project / "pkg" / "data.json").read_text() == "{}"
     assert (project / "train.py").read_text() == "old"
+
+
+def test_folders_that_are_links_are_there_in_the_copy(tmp_path: Path) -> None:
+    project, data, copy = tmp_path / "project", tmp_path / "data", tmp_path / "copy"
+    (project / "runs" / "1").mkdir(parents=True)
+    (project / "runs" / "1" / "log.txt").write_text("one")
+    data.mkdir()
+    (data / "train.json").write_text("[]")
+    (project / "data").symlink_to(data)
+    (project / "runs" / "latest").symlink_to("1")
+    shadow(project, copy, {})
+    assert (copy / "data" / "train.json").read_text() == "[]"
+    (copy / "runs" / "latest" / "log.txt").write_text("two")
+    assert (project / "runs" / "1" / "log.txt").read_text() == "one"

@@ -138,8 +138,10 @@ def shadow(project: Path, destination: Path, changed: Mapping[str, bytes], witho
     The folder `without`, which holds the copies, is no part of it.
 
     Files that a training may read or write are copied, so that nothing it does reaches the user's own; only what is
-    larger than a script or a config can be is linked to. Raises OSError.
+    larger than a script or a config can be is linked to, and a folder that is a link itself, where data often is. Raises
+    OSError.
     """
+    links: list[tuple[Path, Path]] = []
     for root, folders, files in os.walk(project):
         folders[:] = [
             f
@@ -148,6 +150,7 @@ def shadow(project: Path, destination: Path, changed: Mapping[str, bytes], witho
         ]
         inside = Path(root).relative_to(project)
         (destination / inside).mkdir(parents=True, exist_ok=True)
+        links += [(inside / f, Path(root, f).resolve()) for f in folders if os.path.islink(os.path.join(root, f))]
         for file in files:
             source = Path(root) / file
             name = (inside / file).as_posix()
@@ -157,3 +160,8 @@ def shadow(project: Path, destination: Path, changed: Mapping[str, bytes], witho
                 (destination / name).symlink_to(source.resolve())
             elif source.is_file():
                 shutil.copy2(source, destination / name)
+    whole, copy = project.resolve(), destination.resolve()
+    for place, target in links:
+        # A link to a folder of the project leads to the copy of that folder, if it has one.
+        copied = copy / target.relative_to(whole) if target.is_relative_to(whole) else target
+        (copy / place).symlink_to(copied if copied.exists() else target)
