@@ -28,7 +28,7 @@ def section(records: list[Record]) -> str:
     for record in records:
         versions = ", ".join(f"{p} {record.conditions.versions[p]}" for p in ("trl", "transformers", "torch", "vllm") if record.conditions.versions.get(p))  # fmt: skip
         lines.append(
-            f"- {record.verdict.name}: {record.verdict.reason}. {record.conditions.hardware.get('gpu')}, {versions}, "
+            f"- {record.title}: {record.verdict.name}: {record.verdict.reason}. {record.conditions.hardware.get('gpu')}, {versions}, "
             f"{record.conditions.method} on {_size(record)}, {record.date[:10]}: `{record.command}`.\n"
         )
     return "".join([*lines, "\n"])
@@ -59,8 +59,8 @@ def table(name: str, records: list[Record]) -> str:
     """All comparisons of one record as a page, the undecided ones too."""
     rows = ["| method | what was compared | verdict | measured |", "|---|---|---|---|"]
     for record in sorted(records, key=lambda record: (record.conditions.method, record.date)):
-        rules = [page.relative_to(ROOT) for page in (ROOT / "rules").glob(f"*/{record.rule}.md")]
-        what = f"[{record.rule}](../../{rules[0]})" if rules else record.rule
+        page = page_of(record.rule)
+        what = f"[{record.rule}](../../{page.relative_to(ROOT)})" if page is not None else record.rule
         reason = record.verdict.reason.replace("|", r"\|")
         rows.append(
             f"| {record.conditions.method}, {_size(record)}{_batch(record)}, trl {record.conditions.versions.get('trl')} | {what}: {record.title} "
@@ -74,6 +74,13 @@ def table(name: str, records: list[Record]) -> str:
         "it runs; in brackets the bounds of its median with 90 % or more. What is still to be measured is listed in",
         "[tests/gpu](../../tests/gpu/README.md#not-run).", "", *rows, "",
     ])  # fmt: skip
+
+
+def page_of(name: str) -> Path | None:
+    """The page of a rule, or the one that owns the knob of that name."""
+    pages = sorted((ROOT / "rules").glob("*/*.md"))
+    owned = (page for page in pages if re.search(rf'(?m)^\[\[tune\]\]\nname\s*= "{name}"$', page.read_text("utf-8")))
+    return next((page for page in pages if page.stem == name), None) or next(owned, None)
 
 
 def _size(record: Record) -> str:
@@ -101,7 +108,7 @@ def pages() -> dict[Path, str]:
         for record in decided(known):
             found.setdefault(record.rule, []).append(record)
     for rule, records in found.items():
-        for page in (ROOT / "rules").glob(f"*/{rule}.md"):
+        if (page := page_of(rule)) is not None:
             text = _SECTION.sub("", page.read_text("utf-8"))
             made[page] = text.replace("## Sources\n", f"{section(records)}## Sources\n")
     return made
