@@ -179,3 +179,21 @@ JOBS = (
         (Question("torch-compile", AS_IS, "compiled", "compile the model", "numerics"),),
     ),
 )
+
+# What run_tuning.py starts from, and how a reader of TRL's pages on speed and memory would write it: Liger; no second look at
+# the reference; vLLM. (They also advise FlashAttention, which comes from a hub, and packing, which is another training.)
+TUNING = tuple(
+    Job(
+        name,
+        f"defaults_{name}.py",
+        name,
+        (_set("by hand", "    report_to=[],\n", f"    report_to=[],\n    use_liger_kernel=True,\n{more}"),),
+        (),
+        vllm="vllm" in more,
+    )
+    for name, more in (
+        ("sft", ""),
+        ("dpo", "    precompute_ref_log_probs=True,\n"),
+        ("grpo", "    use_vllm=True,\n"),
+    )
+)

@@ -169,7 +169,8 @@ class Running:
             shadow(HERE, folder, {self.job.script: text.encode()})
             (folder / MODEL).parent.mkdir(parents=True, exist_ok=True)
             (folder / MODEL).symlink_to(self.options.model.resolve())
-        arms = list(made)
+        asked = {arm for question in self.job.questions for arm in (question.before, question.after)}
+        arms = [arm for arm in made if arm in asked]
         try:
             self.warm(arms)
             self.measure(arms)
@@ -183,7 +184,7 @@ class Running:
         """A trial that does not count: on a cold machine the first one takes three to five times as long."""
         mark = Path(tempfile.gettempdir()) / f"trl-lint-warm-{'vllm' if self.job.vllm else 'torch'}-{self.job.trl}"
         if self.options.warm and self.job.pairs > 1 and not mark.exists():
-            self.trial(arms[1], "warm-up")
+            self.trial(arms[-1], "warm-up")
             mark.touch()
 
     def measure(self, arms: list[str]) -> None:

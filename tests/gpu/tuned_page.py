@@ -1,0 +1,90 @@
+"""What run_tuning.py recorded in; docs/evidence/tuned.md out. Usage: python -m tests.gpu.tuned_page"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from trl_lint.probe.comparison import TOLERANCES
+from trl_lint.probe.evidence import Record, load
+from trl_lint.probe.measured import pooled
+from trl_lint.probe.session import ONLINE
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "docs" / "evidence" / "tuned.ndjson"
+PAGE = RECORD.with_suffix(".md")
+ABOUT = [
+    "# Tuned", "",
+    "TRL's defaults, what `trl-lint tune --allow numerics` made of them on an H200 (Qwen2's half-billion shape, random weights), how",
+    "much faster that is than the defaults, and than what TRL's pages on speed and memory advise, and whether it still trains the",
+    "same. `tests/gpu/run_tuning.py` measures it and `python -m tests.gpu.tuned_page` writes this page.",
+]  # fmt: skip
+
+Curves: TypeAlias = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
+"""By seed and arm ("as it is", "tuned"): what each step logged."""
+
+
+def losses(curves: Curves) -> str:
+    """How far the tuned run's losses lie from those of the run as it is, step by step and seed by seed."""
+    allowed = TOLERANCES["numerics", False]
+    apart: list[float] = []
+    outside = 0
+    for arms in curves.values():
+        for before, after in zip(arms["as it is"], arms["tuned"], strict=False):
+            apart.append(abs(after["loss"] - before["loss"]))
+            outside += apart[-1] > allowed.absolute + allowed.relative * abs(before["loss"])
+    within = "all within" if not outside else f"{outside} of them outside"
+    return (
+        f"Losses of {len(apart)} steps (seeds {', '.join(curves)}): at most {max(apart):.2g} apart, {within} the tolerance of "
+        f"{allowed.absolute:g} + {allowed.relative:.0%}."
+    )
+
+
+def rewards(curves: Curves) -> str:
+    """The mean reward of each seed, as it is and tuned; samples differ, so no step is compared with another."""
+    means = {
+        arm: sorted(
+            sum(step["reward"] for step in arms[arm]) / len(arms[arm]) for arms in curves.values() if arms.get(arm)
+        )
+        for arm in ("as it is", "tuned")
+    }
+    (low, *_), (first, *_) = means["as it is"], means["tuned"]
+    overlap = low <= means["tuned"][-1] and first <= means["as it is"][-1]
+    shown = {arm: ", ".join(f"{mean:.4f}" for mean in found) for arm, found in means.items()}
+    steps = min(len(arms[arm]) for arms in curves.values() for arm in arms)
+    return (
+        f"Mean reward over {steps} steps, a figure for each seed: {shown['as it is']} as it is, {shown['tuned']} tuned: "
+        f"the ranges {'overlap' if overlap else 'lie apart'}."
+    )
+
+
+def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
+    """The page, a section for each method; of several measurements of one method the newest."""
+    found = list(records)
+    made = list(ABOUT)
+    for method, line in sorted({line["method"]: line for line in lines}.items()):
+        of = [record for record in found if record.conditions.method == method]
+        whole = {arm: step for arm, step in line["curves"].items() if {"as it is", "tuned"} <= set(step)}
+        made += ["", f"## {method.upper()}", "", "```diff", line["diff"].rstrip("\n"), "```", ""]
+        for name, over in (("tuned", "the defaults"), ("tuned-over-by-hand", "the advice")):
+            made += [
+                f"- over {over}: {record.verdict.name}: {record.verdict.reason}" for record in of if record.rule == name
+            ]
+        if whole:
+            made.append(f"- {(rewards if method in ONLINE else losses)(whole)}")
+        made += ["", f"{line['date'][:10]}, `{line['command']}`"]
+    return "\n".join([*made, ""])
+
+
+def current() -> str:
+    """The page as the records have it."""
+    records = [record for path in sorted(RECORD.parent.glob("*.jsonl")) for record in pooled(load(str(path)).records)]
+    return page(map(json.loads, RECORD.read_text("utf-8").splitlines()), records)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(current(), "utf-8")
+    sys.exit(0)
