@@ -98,7 +98,7 @@ def worker(url: str, number: int, seconds: float, heartbeat: int, grace: int, la
         print("ends", name, flush=True)
         return series(sheet.speed(variant), noise)
 
-    Search(study, sheet, measure, seed=0, worker=number, poll=0.2).run()
+    Search(study, sheet, measure, seed=0, worker=number, poll=0.2, grace=grace).run()
 
 
 def begun(url: str, sheet: Sheet, budget: Budget, heartbeat: int = 1, grace: int = 3, **how: bool) -> Study:

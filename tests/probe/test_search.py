@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
+import socket
 import subprocess
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -47,6 +51,65 @@ def searched(
     )  # fmt: skip
     Search(study, sheet, measure, seed=seed).run()
     return study, run
+
+
+def test_of_two_workers_with_one_text_one_runs_it() -> None:
+    study, _ = searched(Sheet(), 0, Budget(2, None, None))
+    worker = Search(study, Sheet(), lambda *_: OOM)
+    low, high = study.ask(), study.ask()
+    for trial in (low, high):
+        trial.set_user_attr("text", "one text")
+    with pytest.raises(search._Needless):
+        worker._claim(high)  # it sees the other one
+    # The higher one looked before the lower one had written, and will say that it runs; or it gives way, being another text.
+    threading.Timer(0.3, lambda: high.set_user_attr(search.RUNS, True)).start()
+    with pytest.raises(search._Needless):
+        worker._claim(low)
+    study.tell(high, state=TrialState.FAIL)
+    assert low.number not in [t.number for t in worker._claim(low)]
+    assert study.trials[low.number].user_attrs[search.RUNS]
+
+
+def test_who_does_not_say_whether_it_runs_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "CLAIM", 0.1)
+    study, _ = searched(Sheet(), 0, Budget(2, None, None))
+    low, high = study.ask(), study.ask()
+    for trial in (low, high):
+        trial.set_user_attr("text", "one text")
+    assert Search(study, Sheet(), lambda *_: OOM)._claim(low)
+
+
+def test_nobody_waits_for_a_worker_that_died_as_it_began() -> None:
+    study, _ = searched(Sheet(), 0, Budget(2, None, None))
+    study.set_user_attr("budget", {"trials": 4, "minutes": None, "patience": None})
+    dead = study.ask()  # it has no heartbeat, and never said what it runs
+    noise = random.Random(0)
+    worker = Search(study, Sheet(), lambda v, *_: tuning.series(Sheet().speed(v), noise), poll=0.05, grace=0.2)
+    assert worker.run() == "all 4 trials were run"
+    assert study.trials[dead.number].state == TrialState.FAIL
+
+
+def test_without_heartbeats_a_trial_that_takes_much_longer_than_others_is_given_up() -> None:
+    study, _ = searched(Sheet(), 0, Budget(2, None, None))
+    study.set_user_attr("budget", {"trials": 3, "minutes": None, "patience": None})
+    dead = study.ask()
+    dead.set_user_attr("text", "another")
+    noise = random.Random(0)
+    worker = Search(study, Sheet(), lambda v, *_: tuning.series(Sheet().speed(v), noise), poll=0.05, grace=0.2)
+    assert worker.run() == "all 3 trials were run"
+    assert study.trials[dead.number].state == TrialState.FAIL
+
+
+def test_what_is_tried_next_is_one_choice_from_the_fastest_and_new() -> None:
+    study, _ = searched(Sheet(), 0)
+    trials = study.get_trials(deepcopy=False)
+    tried = [t.params for t in trials]
+    for seed in range(20):
+        near = search._near(trials, seed)
+        assert near is not None
+        assert near not in tried
+        assert min(sum(near[n] != value for n, value in other.items()) for other in tried) == 1
+    assert search._near([], 0) is None
 
 
 def test_an_optimum_outside_the_starts_is_found_within_30_trials() -> None:
@@ -243,6 +306,37 @@ def test_two_workers_lose_and_double_nothing(url: str) -> None:
     assert len(begun) == len(set(begun)) == 12
     assert all(lines for lines in said)  # both had some
     assert not [t for t in study.get_trials() if t.state in (TrialState.RUNNING, TrialState.WAITING)]
+
+
+def test_workers_share_a_study_over_the_grpc_proxy(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve = (
+        "from optuna.storages import RDBStorage, run_grpc_proxy_server as serve\n"
+        f"serve(RDBStorage('sqlite:///{tmp_path}/tune.db'), host='127.0.0.1', port={port})"
+    )
+    with subprocess.Popen([sys.executable, "-c", serve], stderr=subprocess.DEVNULL) as server:
+        try:
+            url = f"grpc://127.0.0.1:{port}"
+            study = tuning.begun(url, Sheet(), Budget(8, None, None))
+            workers = [tuning.started(url, number, 0.1) for number in (0, 1)]
+            assert all(worker.communicate(timeout=200)[0] for worker in workers)
+            texts = [t.user_attrs["text"] for t in study.get_trials() if search.was_run(t)]
+            assert len(texts) == len(set(texts)) == 8
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "remedy"),
+    [("grpc://127.0.0.1:1", "grpc", "; `pip install 'grpcio'`"), ("mysql+mysqldb://a@b/c", "MySQLdb", "; `pip install 'mysqlclient'`")],
+)  # fmt: skip
+def test_a_driver_that_is_missing_is_named(url: str, module: str, remedy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(CannotTune, match=re.escape(f"{module} is not installed{remedy}") + "$"):
+        search.opened(url)
 
 
 def test_the_trial_of_a_worker_that_was_killed_is_run_by_another(url: str) -> None:

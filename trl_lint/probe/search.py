@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 import warnings
 from collections import Counter
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 import optuna
+from optuna.distributions import CategoricalDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.pruners import MedianPruner
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPESampler
@@ -33,6 +35,14 @@ from trl_lint.probe.variants import Variant
 
 HEARTBEAT, GRACE = 20, 90
 """Seconds: how often a worker says that it lives, and after how many its trial is given to another one."""
+PACKAGES = {
+    "grpc": "grpcio",
+    "google": "protobuf",
+    "psycopg": "psycopg[binary]",
+    "psycopg2": "psycopg2-binary",
+    "MySQLdb": "mysqlclient",
+}
+"""Where a module that a storage needs is in a package of another name."""
 RETRIES = 2
 """A point that ends its worker so often is left alone."""
 STOPS = 2
@@ -50,6 +60,12 @@ IDLE = 60
 """As many of them, and there is nothing left that is worth a trial."""
 UNSETTLED = 10.0
 """Seconds of steps below which a trial is not ended early: its steps are too short to time from outside."""
+LONGER = 5
+"""Without heartbeats a trial that takes so many times as long as the longest before it, and the grace, is that of a dead worker."""
+CLAIM = 30.0
+"""Seconds until a worker that has come to the same text, and does not say whether it runs it, is taken for dead."""
+RUNS = "runs"
+"""The attribute of a trial that has been found needed: nothing keeps it from running any more."""
 SINGLE = 1000
 """Single trials are numbered from here, so that none has the number of a pair."""
 GAIN = 0.01
@@ -166,8 +182,11 @@ def _reached(url: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        driver = error.name or str(error).partition("\n")[0]
-        raise CannotTune(f"--storage {shown}: {driver} is not installed; `pip install {driver}`") from None
+        chain: list[BaseException | None] = [error, error.__cause__, error.__context__]
+        module = next((e.name for e in chain if isinstance(e, ImportError) and e.name), "its driver")
+        package = PACKAGES.get(module.partition(".")[0])
+        remedy = f"; `pip install '{package}'`" if package is not None else ""
+        raise CannotTune(f"--storage {shown}: {module} is not installed{remedy}") from None
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         why = lines[0] if lines else type(error).__name__
@@ -227,11 +246,14 @@ def _quiet() -> Iterator[None]:
 
 
 class Search:
-    """One worker of a study. `worker` tells those of one seed apart; `heard` hears of each trial that has ended."""
+    """One worker of a study. `worker` tells those of one seed apart; `heard` hears of each trial that has ended.
+
+    `grace`, in seconds, is the storage's: after so long without a sign of life a trial is no longer waited for.
+    """
 
     def __init__(
         self, study: optuna.Study, space: Searched, measure: Measure, *, seed: int = 0, worker: int = 0, poll: float = 2.0,
-        heard: Callable[[FrozenTrial], None] = lambda _trial: None,
+        heard: Callable[[FrozenTrial], None] = lambda _trial: None, grace: float = GRACE,
     ) -> None:  # fmt: skip
         self.study = study
         self.space = space
@@ -242,6 +264,8 @@ class Search:
         self._heard = heard
         self._idle = 0
         self._asked: dict[str, Any] = {}
+        self._grace = grace
+        self._first_seen: dict[int, float] = {}
 
     def run(self) -> str:
         """Try points until the study's budget is used up; why it ended. Raises what `measure` raises, and Ctrl-C."""
@@ -256,6 +280,7 @@ class Search:
                 time.sleep(self._poll)
                 with _quiet():
                     optuna.storages.fail_stale_trials(self.study)
+                self._bury(trials)
                 continue
             with _quiet():
                 self.study.sampler = self._sampler(trials)
@@ -264,6 +289,24 @@ class Search:
                 except KeyboardInterrupt:
                     self.study.enqueue_trial(self._asked)
                     raise
+
+    def _bury(self, trials: Sequence[FrozenTrial]) -> None:
+        """End trials of workers that died and left no heartbeat that could stop, so that nobody waits for them.
+
+        A worker that was killed as it began a trial has none, nor has any over the gRPC proxy. Ages are those that we have
+        seen, as clocks differ.
+        """
+        now = time.monotonic()
+        spent = [t.user_attrs["took"] for t in trials if "took" in t.user_attrs]
+        for trial in trials:
+            if trial.state != TrialState.RUNNING:
+                continue
+            patience = self._grace
+            if "text" in trial.user_attrs:
+                patience = math.inf if _beats(self.study) else self._grace + LONGER * max(spent, default=math.inf)
+            if now - self._first_seen.setdefault(trial.number, now) > patience:
+                with suppress(ValueError):  # it has ended meanwhile
+                    self.study.tell(trial.number, state=TrialState.FAIL)
 
     def _tell(self, _study: optuna.Study, trial: FrozenTrial) -> None:
         if was_run(trial):
@@ -278,12 +321,10 @@ class Search:
         text = f"{self._seed} {self._worker} {len(trials)}".encode()
         seed = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
         chance = RandomSampler(seed=seed)
-        best = _best(trials)
-        if best is None or sum(map(was_run, trials)) < STARTUP or self._idle >= NEAR:
+        if _best(trials) is None or sum(map(was_run, trials)) < STARTUP or self._idle >= NEAR:
             return chance
         if self._idle or len(trials) % MODEL:
-            turned = sorted(best.params)[seed % len(best.params)]
-            return PartialFixedSampler({n: v for n, v in best.params.items() if n != turned}, chance)
+            return PartialFixedSampler(near, chance) if (near := _near(trials, seed)) is not None else chance
         return TPESampler(n_startup_trials=STARTUP, multivariate=True, group=True, constant_liar=True, seed=seed)
 
     def _taken(self, trials: Sequence[FrozenTrial], before: int | None = None) -> int:
@@ -297,6 +338,8 @@ class Search:
     def _try(self, trial: optuna.Trial) -> float:
         self._idle += 1
         self._asked = {}
+        if beats := _beats(self.study):
+            beats(trial._trial_id)  # Optuna's own first one comes from a thread that may not live to send it
 
         def ask(choice: Choice) -> int:
             index = int(trial.suggest_categorical(choice.name, range(len(choice.labels))))
@@ -329,17 +372,31 @@ class Search:
             raise optuna.TrialPruned
         return speed
 
+    def _claim(self, trial: optuna.Trial) -> list[FrozenTrial]:
+        """All other trials, none of which has run, runs or is to run the text of this one; else raises _Needless.
+
+        Two workers may come to one text at the same time. Both write it down before they look at the others. The trial with
+        the higher number gives way where it sees the other one; where it does not, it says that it runs, and the one with
+        the lower number, which must then see it, waits to hear which of the two it is.
+        """
+        text = trial.user_attrs["text"]
+        waits = time.monotonic() + CLAIM
+        while True:
+            others = [t for t in self.study.get_trials(deepcopy=False) if t.number != trial.number]
+            same = [t for t in others if t.user_attrs.get("text") == text]
+            running = [t for t in same if t.state == TrialState.RUNNING]
+            if any(was_run(t) or t.state == TrialState.WAITING for t in same) or any(
+                t.number < trial.number or RUNS in t.user_attrs for t in running
+            ):
+                raise _Needless
+            if not running or time.monotonic() > waits:  # the worker that has not decided until then is dead
+                trial.set_user_attr(RUNS, True)
+                return others
+            time.sleep(0.05)
+
     def _needed(self, trial: optuna.Trial, point: Point) -> None:
         """Raises what ends a trial that would tell nothing new, or that the budget has no room for."""
-        others = [t for t in self.study.get_trials(deepcopy=False) if t.number != trial.number]
-        text = trial.user_attrs["text"]
-        for other in others:
-            if other.user_attrs.get("text") != text:
-                continue
-            # Of two that have just come to the same text the first one runs it.
-            earlier = other.state == TrialState.RUNNING and other.number < trial.number
-            if was_run(other) or other.state == TrialState.WAITING or earlier:
-                raise _Needless
+        others = self._claim(trial)
         for other in others:
             if other.user_attrs.get("outcome") == "out of memory" and self.space.ruled_out(point, _point(other)):
                 _refuse(trial, f"needs more memory than {other.user_attrs['title']}, which ran out of it")
@@ -360,6 +417,12 @@ class Search:
             metric = "steps per second" if rate(steady, "tokens per second") is None else "tokens per second"
             self.study.set_user_attr("metric", metric)
         return rate(steady, metric)
+
+
+def _beats(study: optuna.Study) -> Callable[[int], None] | None:
+    """What tells the storage that a trial lives; None where it does not keep that."""
+    found: Callable[[int], None] | None = getattr(study._storage, "record_heartbeat", None)
+    return found
 
 
 def _refuse(trial: optuna.Trial, reason: str) -> NoReturn:
@@ -396,9 +459,29 @@ def _point(trial: FrozenTrial) -> Point:
     return {name: int(index) for name, index in trial.params.items()}
 
 
+def _near(trials: Sequence[FrozenTrial], seed: int) -> dict[str, int] | None:
+    """One choice away from the fastest point that has such a neighbour that was never proposed; None if none has."""
+    known = {frozenset(t.params.items()) for t in trials}
+    for trial in sorted((t for t in trials if t.state == TrialState.COMPLETE), key=_rank, reverse=True):
+        ways: dict[str, list[int]] = {}
+        for name, range_of in sorted(trial.distributions.items()):
+            others = [index for index in cast(CategoricalDistribution, range_of).choices if index != trial.params[name]]
+            if untried := [i for i in others if frozenset({**trial.params, name: i}.items()) not in known]:
+                ways[name] = cast(list[int], untried)
+        if ways:
+            turned = list(ways)[seed % len(ways)]
+            return {**trial.params, turned: ways[turned][seed // len(ways) % len(ways[turned])]}
+    return None
+
+
+def _rank(trial: FrozenTrial) -> tuple[float, int]:
+    """The fastest, of equals the first, has the highest."""
+    return cast(float, trial.value), -trial.number
+
+
 def _best(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
     good = [t for t in trials if t.state == TrialState.COMPLETE]
-    return max(good, key=lambda t: (cast(float, t.value), -t.number), default=None)
+    return max(good, key=_rank, default=None)
 
 
 def was_run(trial: FrozenTrial) -> bool:
