@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 STUB = Path(__file__).parent.parent / "probe" / "stub"
 SCRIPT = """# trl-lint: facts trl==1.16.0
 from trl import SFTConfig, SFTTrainer
@@ -56,6 +58,50 @@ def test_a_dry_run_lists_the_trials(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("11 trials of 8 steps: ")  # five pairs and the warm-up
     assert "unknown-config-field: rename it to max_length (train.py)" in done.stdout
+
+
+def installed(folder: Path, **versions: str) -> Path:
+    """An environment that holds these packages, by name only; its `bin`."""
+    for package, version in versions.items():
+        (folder / f"lib/python3.12/site-packages/{package}-{version}.dist-info").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "pyvenv.cfg").touch()
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "bin" / "accelerate").write_text("#!/bin/sh\n")
+    (folder / "bin" / "accelerate").chmod(0o755)
+    return folder / "bin"
+
+
+OPEN = """from trl import GRPOConfig, GRPOTrainer
+
+trainer = GRPOTrainer(
+    model="Qwen/Qwen3-4B",
+    reward_funcs="length",
+    args=GRPOConfig(output_dir="out", use_vllm=False),
+)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize("launcher", ["python", "accelerate launch", "env A=1 {bin}/python"])
+def test_it_is_judged_by_what_is_installed_where_it_trains(tmp_path: Path, launcher: str) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "train.py").write_text(OPEN)
+    refused = probe(tmp_path, "train.py", "--dry-run")
+    assert "which nothing here rules out, needs another fix: pin trl, or pass --trl" in refused.stdout
+    bin = installed(tmp_path / "environment", trl="1.16.0", transformers="5.24.0")
+    words = launcher.format(bin=bin) if "{" in launcher else f"{bin}/{launcher}"
+    done = probe(tmp_path, "train.py", "--dry-run", "--launcher", words)
+    assert done.returncode == 0, done.stderr
+    assert "  online-without-vllm: sample with vLLM on the training GPUs (train.py)\n" in done.stdout
+
+
+def test_what_the_project_pins_counts_for_more_than_what_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("trl==0.15.0\n")
+    (tmp_path / "train.py").write_text(OPEN)
+    bin = installed(tmp_path / "environment", trl="1.16.0", transformers="5.24.0")
+    done = probe(tmp_path, "train.py", "--dry-run", "--launcher", f"{bin}/python")
+    assert "sample with vLLM on the training GPUs" not in done.stdout
 
 
 def test_nothing_to_try_and_no_such_script(tmp_path: Path) -> None:

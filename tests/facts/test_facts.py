@@ -14,6 +14,7 @@ import pytest
 
 from trl_lint import settings
 from trl_lint.facts import Fact, Facts, FactsError, Hardware, Overrides, describe, forget, gather
+from trl_lint.facts.environment import read_environment
 
 
 @pytest.fixture(autouse=True)
@@ -871,3 +872,14 @@ def test_prose_and_pictures_are_no_code_that_speaks_of_vllm(project: Project) ->
     picture = {"cell_type": "markdown", "source": "![](data:image/png;base64,AvLLmA==) Like the vLLM recipe"}
     text = json.dumps({"cells": [picture, {"cell_type": "code", "source": "!pip install trl"}]})
     assert project.facts("n.ipynb", text).packages["vllm"].state == "not-installed"
+
+
+def test_our_own_environment_holds_what_pythonpath_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trl-1.16.0.dist-info").mkdir()
+    (tmp_path / "liger_kernel-0.8.5.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    read_environment.cache_clear()
+    own = read_environment(sys.prefix)
+    assert own is not None
+    assert (own.versions["trl"], own.versions["liger-kernel"]) == ("1.16.0", "0.8.5")
+    read_environment.cache_clear()

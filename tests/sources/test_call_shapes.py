@@ -139,3 +139,17 @@ def test_a_formatted_file_stays_formatted(shape: str, indent: str, want: str) ->
         pytest.fail(f"the shape itself is not formatted: {shape}")
     after = changed(before, *WANTS[want])
     assert formatted(after), after.decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SFTConfig(output_dir='o',\n          seed=1)", "SFTConfig(output_dir='o',\n          seed=1,\n          bf16=True)"),
+        ("SFTConfig(\n    output_dir='o',\n    seed=1)", "SFTConfig(\n    output_dir='o',\n    seed=1,\n    bf16=True)"),
+        ("SFTConfig(output_dir='o', seed=1,\n          lr=1)", "SFTConfig(output_dir='o', seed=1,\n          lr=1, bf16=True)"),
+    ],
+    ids=["aligned", "indented", "several a line"],
+)  # fmt: skip
+def test_what_stands_one_a_line_does_so_before_a_bracket_that_hugs_it(before: str, after: str) -> None:
+    head = "from trl import SFTConfig\n\nargs = "
+    assert changed(f"{head}{before}\n".encode(), ("set", "bf16", True)).decode() == f"{head}{after}\n"

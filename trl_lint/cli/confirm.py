@@ -18,12 +18,13 @@ from trl_lint.rulebook.files import Context, Examined
 
 
 def checked(options: argparse.Namespace) -> None:
-    """Raises UsageError where trials cannot be run for what was asked."""
+    """Raises UsageError where trials cannot be run for what was asked. Files are then judged for this machine."""
     if not options.fix or options.diff:
         raise UsageError("--confirm measures what --fix would write; say --fix --confirm, without --diff")
     for path in options.paths or ["."]:
         if path == "-" or not os.path.isfile(path):
             raise UsageError(f"--confirm runs trainings: name the files that start one, not {path}")
+    probe.as_here(options, options.paths[0])
 
 
 def fixed(options: argparse.Namespace, examined: Iterable[Examined], context: Context) -> list[Fixed]:

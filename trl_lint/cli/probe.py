@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +14,14 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
+from trl_lint import knowledge
 from trl_lint.cli import UsageError, check
 from trl_lint.cli.discover import project_of
 from trl_lint.cli.progress import progress
+from trl_lint.facts.environment import prefix_of, read_environment
+from trl_lint.facts.requirements import allows
 from trl_lint.model import Finding
-from trl_lint.probe import evidence
+from trl_lint.probe import evidence, hardware
 from trl_lint.probe.comparison import RULES
 from trl_lint.probe.probed import Probed
 from trl_lint.probe.session import A_TRIAL, CannotProbe, Job, Session
@@ -26,13 +30,16 @@ from trl_lint.probe.trials import Limits, estimate
 from trl_lint.probe.variants import Variant, variants
 from trl_lint.rulebook.files import Context, Examined
 
+VERSIONS = ("trl", "vllm", "transformers")
+"""The packages whose version decides what is right."""
+
 
 def parser() -> argparse.ArgumentParser:
     """The options of `probe`."""
     made = argparse.ArgumentParser(
         prog="trl-lint probe", allow_abbrev=False,
         description="Run a training as it is and as fixed, alternating, on this machine, and say what each fix does.",
-        epilog="What follows -- is given to the script. Exit: 0 something was confirmed or repaired and nothing broke, 1 else, 2 could not run.",
+        epilog="What follows -- is given to the script. Exit: 0 something was confirmed or repaired and nothing broke, or there was nothing to try; 1 else; 2 could not run.",
     )  # fmt: skip
     add = made.add_argument
     add("file", metavar="FILE", help="a training script, or the launch file or recipe that starts one")
@@ -41,10 +48,19 @@ def parser() -> argparse.ArgumentParser:
     add("--report", metavar="FILE", help="also write what was found as one HTML page")
     add("--keep", metavar="FOLDER", help="leave the copies that were run, and what they printed, in this folder")
     add("--dry-run", action="store_true", help="list the trials and what they may take, run nothing")
-    for package in ("trl", "vllm", "transformers"):
-        add(f"--{package}", metavar="V", help=argparse.SUPPRESS)
-    add("--gpu", metavar="NAME[:N]", help=argparse.SUPPRESS)
+    fact_options(made)
     return made
+
+
+def fact_options(made: argparse.ArgumentParser) -> None:
+    """What to judge by in place of what is seen here: the same words for `probe` and `tune`."""
+    facts = made.add_argument_group(
+        "facts by hand (default: this machine's GPUs, and what is installed where it trains)"
+    )
+    for package in VERSIONS:
+        facts.add_argument(f"--{package}", metavar="V", help=f"the {package} version to judge by")
+    facts.add_argument("--gpu", metavar="NAME[:N]", help="the GPU that trains, for example a100:8")
+    facts.add_argument("--python", metavar="PATH", help="the environment that trains")
 
 
 def trial_options(made: argparse._ActionsContainer) -> None:
@@ -73,14 +89,14 @@ def run(words: list[str]) -> int:
     options = parser().parse_args(own)
     if not os.path.isfile(options.file):
         raise UsageError(f"{options.file}: no such file")
-    examined, context = _examined(options)
+    found_in, context = examined(options)
     chosen = {n for part in options.select for n in part.split(",")}
 
     def wanted(finding: Finding) -> bool:
         return not chosen or finding.rule in chosen
 
-    job = job_of(options, given, examined, ["probe", *own, *(["--", *given] if given else [])])
-    found, refused = variants(examined, context, wanted)
+    job = job_of(options, given, found_in, ["probe", *own, *(["--", *given] if given else [])])
+    found, refused = variants(found_in, context, wanted)
     if options.dry_run or not found:
         for finding, why in refused:
             print(f"not tried: {finding.rule}: {why}")
@@ -91,7 +107,7 @@ def run(words: list[str]) -> int:
     try:
         with ending_well(), Session(job, progress()) as session:
             try:
-                session.search(examined, context, wanted)
+                session.search(found_in, context, wanted)
             except KeyboardInterrupt:
                 if session.verdicts:
                     report(session, options.report)
@@ -101,14 +117,61 @@ def run(words: list[str]) -> int:
         raise UsageError(str(error)) from None
 
 
-def _examined(options: argparse.Namespace) -> tuple[Examined, Context]:
-    """The group of files that the file belongs to, judged as `check` would judge it."""
-    facts = [w for p in ("trl", "vllm", "transformers", "gpu") if (v := getattr(options, p)) for w in (f"--{p}", v)]
-    checking = check.Check(check.parser().parse_args([*facts, "--no-cache", options.file]))
-    group = checking.group(options.file)
+def examined(options: argparse.Namespace) -> tuple[Examined, Context]:
+    """The group of files that `options.file` belongs to, judged for this machine and for what is installed where it trains,
+    unless `fact_options` say otherwise. Raises UsageError."""
+    as_here(options, options.file)
+    group = _group(options, options.file)
     if group is None:
         raise UsageError(f"{options.file}: no TRL training found in it")
     return group
+
+
+def as_here(options: argparse.Namespace, file: str) -> None:
+    """Let the options say what is seen on this machine of what they and the project leave open."""
+    options.gpu = options.gpu or _gpu()
+    python = options.python or _python(options.launcher)
+    prefix = prefix_of(python)
+    installed = read_environment(prefix) if prefix is not None else None
+    if installed is None:
+        return
+    options.python = python
+    group = _group(options, file)
+    for run in group[0].runs if group is not None else ():
+        for package in VERSIONS:
+            version, fact = installed.versions.get(package), run.facts.packages.get(package)
+            stated = fact is not None and (fact.version is not None or not allows(fact.specifier, version or ""))
+            if version is not None and not stated and getattr(options, package) is None:
+                setattr(options, package, version)
+
+
+def _group(options: argparse.Namespace, file: str) -> tuple[Examined, Context] | None:
+    told = (*VERSIONS, "gpu", "python")
+    facts = [word for name in told if (value := getattr(options, name)) for word in (f"--{name}", value)]
+    return check.Check(check.parser().parse_args([*facts, "--no-cache", file])).group(file)
+
+
+def _gpu() -> str | None:
+    """The GPUs of this machine as --gpu takes them, where they are of one kind that is known."""
+    kinds = [device.name for device in hardware.look().seen]
+    name = kinds[0] if kinds and len(set(kinds)) == 1 else None
+    return f"{name}:{len(kinds)}" if name is not None and knowledge.gpu(name) is not None else None
+
+
+def _python(launcher: str | None) -> str:
+    """The interpreter that a launcher names, or that of the environment which its program is installed in; else ours."""
+    found = [path for word in shlex.split(launcher or "") if (path := shutil.which(word)) is not None]
+    for path in found:
+        if os.path.basename(path).startswith("python"):
+            return path
+    for folder in map(os.path.dirname, found[:1]):
+        beside = os.path.join(folder, "python")
+        whole = os.path.dirname(folder)
+        if os.access(beside, os.X_OK) and any(
+            os.path.exists(os.path.join(whole, m)) for m in ("pyvenv.cfg", "conda-meta")
+        ):
+            return beside
+    return sys.executable
 
 
 def job_of(options: argparse.Namespace, given: Sequence[str], examined: Examined, words: Sequence[str]) -> Job:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trl_lint.cli import UsageError, check, probe
+from trl_lint.cli import UsageError, probe
 from trl_lint.cli.options import names
 from trl_lint.cli.progress import progress
 from trl_lint.fixing.writing import NotWritten, replace_file
@@ -71,10 +71,7 @@ def parser() -> argparse.ArgumentParser:
     sharing.add_argument("--worker", action="store_true", help="only run trials of a study that another tune has begun")
     sharing.add_argument("--workers", type=_whole, default=1, metavar="K", help="workers on this machine, each with one free GPU to itself")  # fmt: skip
     add("--number", type=int, default=0, help=argparse.SUPPRESS)
-    for package in ("trl", "vllm", "transformers"):
-        add(f"--{package}", metavar="V", help=argparse.SUPPRESS)
-    add("--gpu", metavar="NAME[:N]", help=argparse.SUPPRESS)
-    add("--python", metavar="PATH", help=argparse.SUPPRESS)
+    probe.fact_options(made)
     return made
 
 
@@ -90,7 +87,7 @@ def run(words: list[str]) -> int:
     own, given = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     options = parser().parse_args(own)
     _checked(options)
-    examined, context = _examined(options)
+    examined, context = probe.examined(options)
     # For probe, --minutes and --keep are about a trial.
     trial = argparse.Namespace(**{**vars(options), "minutes": options.trial_minutes, "keep": None})
     job = probe.job_of(trial, given, examined, ["tune", *own, *(["--", *given] if given else [])])
@@ -123,27 +120,6 @@ def _checked(options: argparse.Namespace) -> None:
         raise UsageError(f"--steps {options.steps}: the first {RULES.warmup} only warm up; take {RULES.warmup + 2} or more")  # fmt: skip
     if options.worker and (options.workers > 1 or options.apply or options.resume):
         raise UsageError("--worker runs trials for another tune, which has the --workers, --resume and --apply")
-
-
-def _examined(options: argparse.Namespace) -> tuple[Examined, Context]:
-    """The group of files, judged for this machine: with its GPUs and what is installed beside us, unless told otherwise."""
-    gpu = options.gpu or _gpu()
-    told = {"--trl": options.trl, "--vllm": options.vllm, "--transformers": options.transformers, "--gpu": gpu}
-    facts = [word for name, value in told.items() if value for word in (name, value)]
-    facts += ["--python", options.python or sys.executable]
-    group = check.Check(check.parser().parse_args([*facts, "--no-cache", options.file])).group(options.file)
-    if group is None:
-        raise UsageError(f"{options.file}: no TRL training found in it")
-    return group
-
-
-def _gpu() -> str | None:
-    """The GPUs of this machine as --gpu takes them, where they are of one kind that is known."""
-    from trl_lint import knowledge
-
-    kinds = [device.name for device in hardware.look().seen]
-    name = kinds[0] if kinds and len(set(kinds)) == 1 else None
-    return f"{name}:{len(kinds)}" if name is not None and knowledge.gpu(name) is not None else None
 
 
 def _space(options: argparse.Namespace, examined: Examined, context: Context, job: Job) -> Space:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +60,9 @@ def prefix_of(python: str) -> str | None:
 
 
 def package_folders(prefix: str) -> Iterator[str]:
+    """Where packages of an environment may stand, those that Python looks at first before the others."""
+    if os.path.realpath(prefix) == os.path.realpath(sys.prefix):
+        yield from (path for path in sys.path if path)  # our own also has PYTHONPATH
     yield prefix  # a site-packages folder itself
     yield os.path.join(prefix, "Lib", "site-packages")
     # Debian's system Python installs below `local`, and calls the folder dist-packages.

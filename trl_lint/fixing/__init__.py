@@ -253,7 +253,7 @@ def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Find
         for run in before.runs:
             other = disagreement(finding, run, context.rules_of(run.module.path))
             if other is not None:
-                raise CannotEdit(f"{other}, which the pins also allow, needs another fix: {_pin(run)}")
+                raise CannotEdit(f"{other}, which nothing here rules out, needs another fix: {_pin(run)}")
     intents = [intent for finding in findings if finding.fix is not None for intent in finding.fix.intents]
     worse = {
         (world, rule, what)
@@ -266,7 +266,7 @@ def _right_everywhere(before: Examined, after: Examined, findings: Sequence[Find
         release, _slash, transformers = world.partition("/")
         exact = all(len(run.worlds.candidates) == 1 for run in before.runs)
         which = f"transformers {transformers}" if exact else f"trl {release}"
-        raise CannotEdit(f"not right for {which}, which the pins also allow ({where}): {_pin(before.runs[0])}")
+        raise CannotEdit(f"not right for {which}, which nothing here rules out ({where}): {_pin(before.runs[0])}")
 
 
 def _pin(run: Run) -> str:

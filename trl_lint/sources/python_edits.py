@@ -490,11 +490,19 @@ class _Editor:
             block = "".join(f"{line}{self.newline}" for line in lines)
             edits = [(line_end + 1, line_end + 1, block)]
             return edits if ends_with_comma else [(end, end, ","), *edits]
+        if own_line and anchor == len(elements) - 1 and comma is None and self._one_a_line(ranges):
+            # The closing bracket stands behind the last one.
+            return [(end, end, "".join(f",{self.newline}{indent}{text}" for text in texts))]
         return [(end, end, "".join(f", {t}" for t in texts))]
 
     def _one_line_of_arguments(self, ranges: list[tuple[int, int]], start: int, end: int) -> bool:
         """Whether the last line holds several arguments: then one more joins them."""
         return sum(1 for s, e in ranges if self.line(s) == self.line(start)) > 1
+
+    def _one_a_line(self, ranges: list[tuple[int, int]]) -> bool:
+        """Whether each element begins a line, but for the first, which may stand behind the opening bracket."""
+        before = [self.data[self.data.rfind(b"\n", 0, start) + 1 : start] for start, _ in ranges]
+        return len(ranges) > 1 and not any(text.strip() for text in before[1:])
 
     def spelled(self, node: cst.CSTNode, name: str, value: str) -> str:
         if isinstance(node, cst.Dict):
