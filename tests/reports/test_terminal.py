@@ -76,7 +76,7 @@ error[server-nobody-uses]: TRL 1.9.2 colocates by default: the server idles
  ::: r.yaml:14:1: use_vllm is set here
   = fix: set vllm_mode to "server" (unsafe: needs consent)
   = or: start no server
-  = assuming: trl 1.9.2 (pins allow others)
+  = assuming: trl 1.9.2 (other releases may run; a fix is written if it is right for all of them)
   = held back: other releases that the pins allow default to server
   = help: trl-lint explain server-nobody-uses
 

@@ -84,7 +84,8 @@ def _advice(finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.measured is not None:
         yield "evidence", finding.measured.said
     if finding.assumed is not None:
-        yield "assuming", f"{finding.assumed} (pins allow others)"
+        written = "" if finding.fix is None else "; a fix is written if it is right for all of them"
+        yield "assuming", f"{finding.assumed} (other releases may run{written})"
     if finding.undecided is not None:
         yield "undecided", finding.undecided
     if finding.held_back is not None:
