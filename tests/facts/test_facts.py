@@ -639,7 +639,7 @@ def test_the_environment_named_by_hand(project: Project, tmp_path: Path, named: 
     # As venv makes it: a link to an interpreter elsewhere.
     (environment / "bin" / "python").symlink_to(sys.executable)
     path = str(environment / named)
-    assert project.trl(python=path) == ("0.19.1", f"--python ({path})")
+    assert project.trl(python=path) == ("0.19.1", f"--python {path}")
 
 
 def test_environments_named_by_hand_that_are_none(project: Project) -> None:

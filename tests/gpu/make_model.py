@@ -1,6 +1,6 @@
 """A model of real shape with random weights, and a tokenizer trained on what lies around: no hub is needed.
 
-Usage: python make_model.py FOLDER [--vocabulary N]   (the shape of Qwen2-0.5B, bfloat16)
+Usage: python make_model.py FOLDER [--vocabulary N] [--float32]   (the shape of Qwen2-0.5B, bfloat16)
 
 The tokenizer knows 32,000 tokens. A model that is to generate must know no others: vLLM has no text for them.
 """
@@ -25,7 +25,7 @@ TEMPLATE = (
 TOKENS = 32000
 
 
-def main(folder: str, vocabulary: int) -> None:
+def main(folder: str, vocabulary: int, dtype: torch.dtype = torch.bfloat16) -> None:
     trainer = ByteLevelBPETokenizer()
     files = sorted(glob.glob(f"{os.path.dirname(torch.__file__)}/**/*.py", recursive=True))[:300]
     trainer.train(files, vocab_size=TOKENS, special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
@@ -41,12 +41,15 @@ def main(folder: str, vocabulary: int) -> None:
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
     )  # fmt: skip
     torch.manual_seed(0)
-    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    Qwen2ForCausalLM(config).to(dtype).save_pretrained(folder)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder")
     parser.add_argument("--vocabulary", type=int, default=151936, help="(default: Qwen2's %(default)s)")
+    parser.add_argument(
+        "--float32", action="store_true", help="for scripts with fp16=True that load it in its own dtype"
+    )
     options = parser.parse_args()
-    main(options.folder, options.vocabulary)
+    main(options.folder, options.vocabulary, torch.float32 if options.float32 else torch.bfloat16)

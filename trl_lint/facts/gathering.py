@@ -251,13 +251,13 @@ def _candidates(
     if named:
         from trl_lint.facts.environment import prefix_of
 
-        origin = "--python" if overrides.python else settings.origins["python"]
+        origin = f"--python {named}" if overrides.python else f"{settings.origins['python']} ({named})"
         if prefix := prefix_of(named):
-            yield prefix, f"{origin} ({named})", "by hand"
+            yield prefix, origin, "by hand"
         elif overrides.python:
             raise FactsError(f"--python: {named} is neither an interpreter nor the folder of an environment")
         else:
-            notes.append(f"{origin} ({named}) is neither an interpreter nor the folder of an environment; ignored")
+            notes.append(f"{origin} is neither an interpreter nor the folder of an environment; ignored")
         return
     for level in levels:
         for prefix in level.environments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 from trl_lint.model import Finding, Ledger, Report, RunSummary, Severity
 from trl_lint.reports.words import location, one_line, plural, urgency
@@ -89,15 +90,21 @@ def judged_by(runs: Iterable[RunSummary]) -> Iterator[str]:
 
 def _facts(facts: Mapping[str, Mapping[str, object]]) -> str:
     names = sorted(facts, key=lambda name: (name != "trl", name))
-    known = [_fact(name, facts[name]) for name in names if facts[name].get("value") is not None]
-    return ", ".join(known) or "no known release"
+    known = [name for name in names if facts[name].get("value") is not None]
+    # Those of one origin that stand side by side name it once.
+    groups = groupby(known, key=lambda name: facts[name].get("origin"))
+    return (
+        ", ".join(_told(origin, [(name, facts[name]) for name in group]) for origin, group in groups)
+        or "no known release"
+    )
 
 
-def _fact(name: str, fact: Mapping[str, object]) -> str:
-    """`trl 1.9.2 (uv.lock:812)`, `gpu a100 x8 (--gpu)`."""
-    count = f" x{fact['count']}" if fact.get("count") is not None else ""
-    origin = f" ({fact['origin']})" if fact.get("origin") else ""
-    return f"{name} {fact['value']}{count}{origin}"
+def _told(origin: object, facts: list[tuple[str, Mapping[str, object]]]) -> str:
+    """`trl 1.9.2 and torch 2.9.0 (uv.lock)`, `gpu a100 x8 (--gpu)`."""
+    counts = [f" x{fact['count']}" if fact.get("count") is not None else "" for _, fact in facts]
+    said = [f"{name} {fact['value']}{count}" for (name, fact), count in zip(facts, counts, strict=True)]
+    listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+    return f"{listed} ({origin})" if origin else listed
 
 
 # Fixed ---------------------------------------------------------------------------------------------------------------
