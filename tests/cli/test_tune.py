@@ -46,8 +46,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tune(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(STUB), "TRL_LINT_CACHE_DIR": str(folder / ".cache")}
+def tune(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(STUB), "TRL_LINT_CACHE_DIR": str(folder / ".cache"), **more}
     return subprocess.run(
         [sys.executable, "-m", "trl_lint", "tune", "train.py", *words],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False,
@@ -115,3 +115,28 @@ def test_nothing_trains(project: Path) -> None:
     again = tune(project, "--resume")
     assert again.stderr == "trl-lint: train.py: there is no study to resume: train.py changed since; start anew without it\n"  # fmt: skip
     shutil.rmtree(project / ".trl-lint")
+
+
+def test_workers_take_a_free_gpu_each(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    seen = tmp_path_factory.mktemp("seen")
+    tests = Path(__file__).parents[2]
+    (seen / "pynvml.py").write_text(
+        "import sys\n"
+        f"sys.path.append({str(tests)!r})\n"
+        "from tests.probe.fake_nvml import GIB, Card, pynvml\n"
+        "taken = Card(uuid='GPU-2', index=1, used=60 * GIB, running=[(1, 60 * GIB)])\n"
+        "sys.modules['pynvml'] = pynvml(Card(), taken, Card(uuid='GPU-3', index=2), names={1: 'python'})\n"
+    )
+    note = f"import os, pathlib\npathlib.Path({str(seen)!r}, 'gpu-' + os.environ['CUDA_VISIBLE_DEVICES']).touch()\n"
+    (project / "train.py").write_text(SCRIPT.replace("import time\n", f"import time\n{note}"))
+    words = ("--allow", "numerics", *FAST, "--trials", "8", "--workers")
+    environment = {"PYTHONPATH": os.pathsep.join([str(STUB), str(seen)])}
+    refused = tune(project, *words, "3", **environment)
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (
+        2,
+        "trl-lint: --workers 3: only 2 of the GPUs are free",
+    )
+    done = tune(project, *words, "2", **environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.name for path in seen.glob("gpu-*")} == {"gpu-0", "gpu-2"}
+    assert "Search: all 8 trials were run" in done.stdout

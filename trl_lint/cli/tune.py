@@ -160,6 +160,7 @@ def _tuned(options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
         from trl_lint.probe import search
     except ImportError as error:
         raise UsageError(f"tune needs {error.name}: pip install 'trl-lint[probe,tune]'") from None
+    free = _free(options.workers) if options.workers > 1 else []
     folder = os.path.dirname(evidence.place(str(job.project)))
     url = options.storage or f"sqlite:///{os.path.join(folder, DATABASE)}"
     begun = job.start(None)
@@ -173,7 +174,7 @@ def _tuned(options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
         study = search.study_of(told, storage, budget, space, resume=options.resume, join=options.worker)
     except search.CannotTune as error:
         raise UsageError(str(error)) from None
-    others = list(_workers(options, own, given)) if options.workers > 1 else []
+    others = list(_workers(options, own, given, free)) if options.workers > 1 else []
     try:
         with search.Trials(job, Silence()) as session:
             one = search.Search(
@@ -195,14 +196,19 @@ def _tuned(options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
             other.wait()
 
 
-def _workers(
-    options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The other workers, each with a GPU of its own; ours is the first."""
+def _free(workers: int) -> list[str]:
+    """The GPUs that nobody uses, enough for all workers; none on a machine without GPUs."""
     machine = hardware.look()
     free = [str(gpu.index) for gpu in machine.gpus if gpu.visible is not False and not hardware.shared([gpu])]
-    if machine.gpus and len(free) < options.workers:
-        raise UsageError(f"--workers {options.workers}: only {len(free)} GPUs are free")
+    if machine.gpus and len(free) < workers:
+        raise UsageError(f"--workers {workers}: only {len(free)} of the GPUs {'is' if len(free) == 1 else 'are'} free")
+    return free
+
+
+def _workers(
+    options: argparse.Namespace, own: Sequence[str], given: Sequence[str], free: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The other workers, each with one of the free GPUs, if there are any; ours is the first."""
     dropped = ("--apply", "--resume", "--print-command")
     words = [word for word in own if word not in dropped]
     for number in range(options.workers):
