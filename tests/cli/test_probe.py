@@ -58,6 +58,12 @@ def test_a_dry_run_lists_the_trials(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("11 trials of 8 steps: ")  # five pairs and the warm-up
     assert "unknown-config-field: rename it to max_length (train.py)" in done.stdout
+    python = tmp_path / "none" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    empty = probe(tmp_path, "train.py", "--dry-run", "--launcher", str(python))
+    note = f"note: no trl is installed for {python}; name the Python that trains with --launcher"
+    assert empty.stdout.splitlines()[-1] == note
 
 
 def installed(folder: Path, **versions: str) -> Path:

@@ -155,9 +155,7 @@ OnlineDPOTrainer(model=model, args=args, train_dataset=data, reward_model=reward
 
 
 def test_warned() -> None:
-    assert said(SFT.format("pad_token='<pad>'"), "warned-by-trl") == [
-        "`pad_token is not None` (pad_token is '<pad>') is deprecated in trl 1.16.0"
-    ]
+    assert said(SFT.format("pad_token='<pad>'"), "warned-by-trl") == ["`pad_token='<pad>'` is deprecated in trl 1.16.0"]
     assert said(SFT.format("max_length=1024"), "warned-by-trl") == []
 
 

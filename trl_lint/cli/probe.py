@@ -209,6 +209,10 @@ def _dry_run(job: Job, found: Sequence[Variant]) -> int:
     if len(found) > 1:
         more = f"{more}; then those that won together"
     print(f"at a minute each that is {minutes:.0f} minutes{more}")
+    program = begun.command[0]
+    prefix = prefix_of(program) if os.path.basename(program).startswith("python") else None
+    if prefix is not None and read_environment(prefix) is None:
+        print(f"note: no trl is installed for {program}; name the Python that trains with --launcher")
     return 0
 
 

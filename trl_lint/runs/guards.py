@@ -385,6 +385,15 @@ def _rendered(held: Judged) -> str:
     return f"{text} ({', '.join(parts[:MOST_VALUES])})" if parts else text
 
 
+def _setting(held: Judged) -> str:
+    """`pad_token='<pad>'` where a guard is about one field that has this value, else what it asks."""
+    known = list(held.values.items())
+    if len(held.atoms) != 1 or len(known) != 1 or not known[0][0].isidentifier():
+        return _rendered(held)
+    name, value = known[0]
+    return f"`{name}={_value(value)}`"
+
+
 _PHRASES = (
     (r"run\.plain_arguments", "a plain TrainingArguments"),
     (r"not model\.is_name", "a model that is loaded already"),
@@ -467,7 +476,7 @@ def _item(held: Judged, view: View) -> Item:
     phase = guard.phase if guard.phase != "construction" else "trainer" if guard.owner.endswith("Trainer") else "config"
     attributes: dict[str, object] = {
         "name": guard.name, "owner": guard.owner, "kind": guard.kind, "scope": guard.place.rpartition(":")[2],
-        "place": guard.place, "condition": _rendered(held), "package": package, "phase": phase,
+        "place": guard.place, "condition": _rendered(held), "setting": _setting(held), "package": package, "phase": phase,
         "release": f"transformers {view.world.transformers}" if inherited else view.world.label,
         "fields": tuple(dict.fromkeys((*names, *guard.fields))), "field": target.name if target is not None else None,
     }  # fmt: skip
