@@ -164,6 +164,18 @@ JOBS = (
     ),
     _sft("precision", "float32", steps=5),
     Job(
+        "fp16-over-bf16",
+        "sft_choices.py",
+        "sft",
+        (
+            _set("fp16", "    bf16=True,", "    fp16=True,", ('"float32"', '"bfloat16"')),
+            _set("bf16", '"float32"', '"bfloat16"'),
+        ),
+        (Question("bfloat16-weights-with-fp16", "fp16", "bf16", "train in bfloat16", "numerics"),),
+        steps=3,
+        pairs=1,
+    ),
+    Job(
         "liger-fused",
         "sft_choices.py",
         "sft",
