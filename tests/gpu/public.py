@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from run_jobs import HERE, edited
+from run_jobs import HERE, edited, place_model
 
 from tests import nursery
 from trl_lint.probe import evidence
@@ -77,8 +77,7 @@ def project(public: Public, original: str, folder: Path, model: Path, *, cpu: bo
     (folder / "pyproject.toml").touch()  # the project ends here
     for name in ("hub.py", "texts.py"):
         (folder / name).write_bytes((HERE / name).read_bytes())
-    (folder / public.model).parent.mkdir(parents=True)
-    (folder / public.model).symlink_to(model.resolve())
+    place_model(folder, model, public.model)
     return text
 
 

@@ -112,6 +112,12 @@ def texts(job: Job) -> dict[str, str]:
     return made
 
 
+def place_model(folder: Path, model: Path, name: str = MODEL) -> None:
+    """Let a script that is started in `folder` find the model by the name that the hub has it by."""
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).symlink_to(model.resolve())
+
+
 def rehearsed(text: str) -> str:
     """The script as it runs without a GPU, where bfloat16 is slower than anything else."""
     precision = "" if "bf16=" in text else " bf16=False,"
@@ -167,8 +173,7 @@ class Running:
                 text = rehearsed(text)
             self.folders[arm] = folder = self.scratch / f"arm-{number}"
             shadow(HERE, folder, {self.job.script: text.encode()})
-            (folder / MODEL).parent.mkdir(parents=True, exist_ok=True)
-            (folder / MODEL).symlink_to(self.options.model.resolve())
+            place_model(folder, self.options.model)
         asked = {arm for question in self.job.questions for arm in (question.before, question.after)}
         arms = [arm for arm in made if arm in asked]
         try:

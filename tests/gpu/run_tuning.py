@@ -25,7 +25,7 @@ from pathlib import Path
 
 import run_jobs
 from jobs import AS_IS, TUNING, Arm, Job, Question
-from run_jobs import HERE, MODEL, OutOfTime, Running
+from run_jobs import HERE, OutOfTime, Running, place_model
 
 from trl_lint.probe import evidence
 from trl_lint.probe.trials import Limits, TrialSpec, gpu_memory, run_trial, wait_for_gpus
@@ -42,12 +42,10 @@ def tuned(job: Job, running: Running, text: str, minutes: float) -> str:
     """What `trl-lint tune --apply` leaves of a script; its output and its evidence are kept."""
     options, folder = running.options, running.scratch / "project"
     folder.mkdir()
-    texts_of = HERE / "texts.py"
-    (folder / "texts.py").write_bytes(texts_of.read_bytes())
+    (folder / "texts.py").write_bytes((HERE / "texts.py").read_bytes())
     (folder / job.script).write_text(text)
     (folder / "pyproject.toml").touch()  # the project ends here
-    (folder / MODEL).parent.mkdir()
-    (folder / MODEL).symlink_to(options.model.resolve())
+    place_model(folder, options.model)
     told = [
         "--allow", "numerics", "--trials", str(options.trials), "--patience", str(options.patience), "--steps", str(job.steps),
     ]  # fmt: skip
@@ -87,8 +85,7 @@ def curves(job: Job, running: Running, texts: dict[str, str]) -> dict[str, dict[
             folder = running.scratch / f"curve-{number}"
             if not folder.exists():
                 shadow(HERE, folder, {job.script: text.replace(*SHORT).encode()})
-                (folder / MODEL).parent.mkdir(parents=True, exist_ok=True)
-                (folder / MODEL).symlink_to(options.model.resolve())
+                place_model(folder, options.model)
             wait_for_gpus(running.baseline, within=20)
             spec = TrialSpec(
                 arm, (*running.python, job.script), folder, running.scratch / "curves" / f"{seed}-{number}",
