@@ -142,12 +142,15 @@ def _withheld(space: Space) -> str | None:
 
 
 def _dry_run(space: Space) -> int:
+    later = [choice.name for choice in space.choices if not space.applies(choice)]
     for choice in space.choices:
-        shown = ", ".join(choice.labels if choice.knob is not None else ("off", "on"))
-        later = "" if space.applies(choice) else "; not as the run stands"
-        print(f"  {choice.name}: {shown} ({choice.effect}{later})")
+        if choice.name not in later:
+            shown = ", ".join(choice.labels if choice.knob is not None else ("off", "on"))
+            print(f"  {choice.name}: {shown} ({choice.effect})")
     for name, effect in space.withheld.items():
         print(f"  {name}: not searched ({effect})")
+    if later:
+        print(f"  not as the run stands, only where another choice makes it possible: {', '.join(sorted(later))}")
     print(f"{space.size} points, and those that a choice makes possible.")
     return 0
 
