@@ -122,13 +122,22 @@ def test_the_run_as_it_is_and_all_fixes_are_the_starts() -> None:
 def test_memory_that_ran_out_rules_out_more_of_the_same() -> None:
     found = space(code("SFT", "per_device_train_batch_size=4", "gradient_accumulation_steps=8"))
     full = point(found, batch="16")
+    kept = {"checkpointing-with-memory-to-spare": "checkpointing-with-memory-to-spare"}
     for labels, out in (
-        ({"batch": "32"}, True), ({"batch": "16", "checkpointing": "False"}, True), ({"batch": "8"}, False), ({}, False),
+        ({"batch": "32"}, True), ({"batch": "16", **kept}, True), ({"batch": "8"}, False), ({}, False),
         ({"batch": "32", "dataloader_workers": "2"}, False),
     ):  # fmt: skip
         if point(found, **labels).keys() == full.keys():
             assert found.ruled_out(point(found, **labels), full) is out, labels
-    assert not found.ruled_out(full, point(found, batch="16", checkpointing="False"))
+    assert not found.ruled_out(full, point(found, batch="16", **kept))
+
+
+def test_a_knob_that_can_only_do_what_a_fix_does_is_no_choice_of_its_own() -> None:
+    named = {choice.name for choice in space(code("SFT")).choices}
+    assert "checkpointing-with-memory-to-spare" in named
+    assert "checkpointing" not in named
+    off = {choice.name for choice in space(code("SFT", "gradient_checkpointing=False")).choices}
+    assert "checkpointing" in off  # what it can do here no fix proposes
 
 
 def test_of_several_trainings_only_fixes_are_tried() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import math
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -94,7 +95,9 @@ class Space:
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
         """The fixes that apply now, the most promising first, and every knob, whether it applies yet or not."""
-        fixes = [_switch(name, finding) for name, finding in self._fixes(_State(self.examined), set())]
+        switches = [_switch(name, finding) for name, finding in self._fixes(_State(self.examined), set())]
+        same = self._same
+        fixes = [replace(each, ranks=same[each.name].ranks) if each.name in same else each for each in switches]
         return (*fixes, *self._knobs)
 
     def applies(self, choice: Choice) -> bool:
@@ -244,7 +247,8 @@ class Space:
     # knobs -------------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _knobs(self) -> tuple[Choice, ...]:
+    def _dials(self) -> tuple[Choice, ...]:
+        """Every knob that the page, the method and the release have."""
         run = self._run(self.examined)
         if run is None or run.worlds.assumed is None:
             return ()
@@ -257,6 +261,26 @@ class Space:
             and in_range(knob.trl, run.worlds.assumed)
         )
         return tuple(dial for dial in dials if dial.values)
+
+    @cached_property
+    def _same(self) -> Mapping[str, Choice]:
+        """By the name of a fix of the run as it is: the knob that could do just what the fix does, and is no choice of its own."""
+        run = self._run(self.examined)
+        found: dict[str, Choice] = {}
+        for name, finding in self._fixes(_State(self.examined), set()):
+            intents = finding.fix.intents if finding.fix is not None else ()
+            sets = {intent.name: intent.value for intent in intents if intent.op == "set"}
+            for dial in self._dials if run is not None and len(sets) == len(intents) else ():
+                if len(dial.values) == 1 and self.applies(dial) and run is not None:
+                    with suppress(Refused):
+                        if sets == {field: to.value for field, to in _settings(dial, 1, run, self.told).items()}:
+                            found[name] = dial
+        return found
+
+    @cached_property
+    def _knobs(self) -> tuple[Choice, ...]:
+        doubles = {dial.name for dial in self._same.values()}
+        return tuple(dial for dial in self._dials if dial.name not in doubles)
 
     def _turnable(self, state: _State, told: Mapping[str, Value]) -> Iterator[tuple[Choice, Run]]:
         """The knobs that apply, each after what was `told` of those before it."""
