@@ -55,7 +55,7 @@ def tuned(job: Job, running: Running, text: str, minutes: float) -> str:
         "--summary", str((options.out / f"{job.name}.md").absolute()), "--launcher", shlex.join(running.python),
     ]  # fmt: skip
     if options.cpu:
-        command += ["--trl", "1.16.0"]
+        command += ["--trl", job.trl]
     known = {**os.environ, **run_jobs.environment(job, options), "COLUMNS": "110"}
     known["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1]), known["PYTHONPATH"]])
     with (options.out / f"{job.name}.txt").open("w") as file:
