@@ -192,8 +192,8 @@ JOBS = (
     ),
 )
 
-# What run_tuning.py starts from, and how a reader of TRL's pages on speed and memory would write it: Liger; no second look at
-# the reference; vLLM. (They also advise FlashAttention, which comes from a hub, and packing, which is another training.)
+# What run_tuning.py starts from, and how a reader of TRL's pages on speed and memory, and of what its configs say of their
+# fields, would write it: Liger; no second look at the reference; vLLM. (They also advise FlashAttention, which comes from a hub, and packing, which is another training.)
 TUNING = tuple(
     Job(
         name,

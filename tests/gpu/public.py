@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -59,11 +60,11 @@ PUBLIC = {
             ("trackio.finish()\n", ""),
         ),
     ),
-    "dpo": Public(*QWEN, "trl/train_dpo.py", "Qwen/Qwen2-0.5B-Instruct", (DATA, ("/mnt/efs/hcdai/projects/Qwen/trl/output", "output"))),
+    "dpo": Public(*QWEN, "trl/train_dpo.py", "Qwen/Qwen2-0.5B-Instruct", (DATA, ('output_dir="/mnt/efs/', 'output_dir="'))),
     "grpo": Public(
         *QWEN, "trl/train_grpo.py", "Qwen/Qwen2-0.5B-Instruct",
         # A model of random weights never ends a completion, and 512 tokens of each by `generate` take minutes.
-        (DATA, ('\ntraining_args = GRPOConfig(output_dir="/mnt/efs/hcdai/projects/Qwen/trl/', '\ntraining_args = GRPOConfig(output_dir="'), SHORT),
+        (DATA, ('\ntraining_args = GRPOConfig(output_dir="/mnt/efs/', '\ntraining_args = GRPOConfig(output_dir="'), SHORT),
     ),
 }  # fmt: skip
 
@@ -72,7 +73,8 @@ def project(public: Public, original: str, folder: Path, model: Path, *, cpu: bo
     """A folder in which the script runs; its text."""
     text = edited(original, public.edits)
     if cpu:
-        text = text.replace("fp16=True", "fp16=False").replace("Config(output_dir", "Config(use_cpu=True, bf16=False, output_dir").replace("    output_dir=", "    use_cpu=True, bf16=False, output_dir=")  # fmt: skip
+        text = text.replace("fp16=True", "fp16=False")
+        text = re.sub(r"(?m)^([^#\n]*)output_dir=", r"\1use_cpu=True, bf16=False, output_dir=", text, count=1)
     (folder / "train.py").write_text(text)
     (folder / "pyproject.toml").touch()  # the project ends here
     for name in ("hub.py", "texts.py"):

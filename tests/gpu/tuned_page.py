@@ -18,9 +18,9 @@ RECORD = ROOT / "docs" / "evidence" / "tuned.ndjson"
 PAGE = RECORD.with_suffix(".md")
 ABOUT = [
     "# Tuned", "",
-    "TRL's defaults, what `trl-lint tune --allow numerics` made of them on an H200 (Qwen2's half-billion shape, random weights), how",
-    "much faster that is than the defaults, and than what TRL's pages on speed and memory advise, and whether it still trains the",
-    "same. `tests/gpu/run_tuning.py` measures it and `python -m tests.gpu.tuned_page` writes this page.",
+    "TRL's defaults, what `trl-lint tune --allow numerics` made of them (Qwen2's half-billion shape, random weights), how much",
+    "faster that is than the defaults, and than what TRL's documentation advises, and whether it still trains the same.",
+    "`tests/gpu/run_tuning.py` measures it and `python -m tests.gpu.tuned_page` writes this page.",
 ]  # fmt: skip
 
 Curves: TypeAlias = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
@@ -75,7 +75,8 @@ def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
             ]
         if whole:
             made.append(f"- {(rewards if method in ONLINE else losses)(whole)}")
-        made += ["", f"{line['date'][:10]}, `{line['command']}`"]
+        on = sorted({f"{record.conditions.hardware.get('gpu')}, " for record in of if record.rule.startswith("tuned")})
+        made += ["", f"{''.join(on)}{line['date'][:10]}, `{line['command']}`"]
     return "\n".join([*made, ""])
 
 

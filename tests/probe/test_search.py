@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from trl_lint.probe.variants import Variant
 
 from ..bench import tuning
 from ..bench.tuning import Sheet
+from .test_supervisor import free_port
 
 OOM = Series(outcome="out of memory", error="CUDA out of memory")
 
@@ -310,9 +310,7 @@ def test_two_workers_lose_and_double_nothing(url: str) -> None:
 
 def test_workers_share_a_study_over_the_grpc_proxy(tmp_path: Path) -> None:
     pytest.importorskip("grpc")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     serve = (
         "from optuna.storages import RDBStorage, run_grpc_proxy_server as serve\n"
         f"serve(RDBStorage('sqlite:///{tmp_path}/tune.db'), host='127.0.0.1', port={port})"

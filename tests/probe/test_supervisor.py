@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -41,10 +43,19 @@ for number in itertools.count():
 """
 
 
+# Below those that the kernel hands out, and for each worker of the tests its own: that one is free again afterwards is a
+# test's assertion, so nobody else may have come by it meanwhile.
+_WORKER = int("".join(filter(str.isdigit, os.environ.get("PYTEST_XDIST_WORKER", "0"))))
+_PORTS = cycle(range(20000 + 1000 * (_WORKER % 12), 21000 + 1000 * (_WORKER % 12)))
+
+
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    while True:
+        port = next(_PORTS)
+        with socket.socket() as one, suppress(OSError):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", port))
+            return port
 
 
 def marked(folder: Path) -> set[int]:

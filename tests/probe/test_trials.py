@@ -30,6 +30,8 @@ from trl_lint.probe.trials import (
     wait_for_gpus,
 )  # fmt: skip
 
+from .test_supervisor import free_port
+
 STUB = Path(__file__).parent / "stub_training.py"
 LIMITS = Limits(whole=60, silent=30, leaving=0.5, grace=0.3)
 
@@ -250,12 +252,6 @@ def test_odd_lines_are_left_out(tmp_path: Path) -> None:
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def server(*words: str, port: int, within: float = 30.0) -> ServerSpec:

@@ -120,29 +120,34 @@ def run(words: list[str]) -> int:
 def examined(options: argparse.Namespace) -> tuple[Examined, Context]:
     """The group of files that `options.file` belongs to, judged for this machine and for what is installed where it trains,
     unless `fact_options` say otherwise. Raises UsageError."""
-    as_here(options, options.file)
-    group = _group(options, options.file)
+    group = as_here(options, options.file) or _group(options, options.file)
     if group is None:
         raise UsageError(f"{options.file}: no TRL training found in it")
     return group
 
 
-def as_here(options: argparse.Namespace, file: str) -> None:
-    """Let the options say what is seen on this machine of what they and the project leave open."""
+def as_here(options: argparse.Namespace, file: str) -> tuple[Examined, Context] | None:
+    """Let the options say what is seen on this machine of what they and the project leave open.
+
+    The group of the file, if it was judged on the way and by what the options say in the end.
+    """
     options.gpu = options.gpu or _gpu()
     python = options.python or _python(options.launcher)
     prefix = prefix_of(python)
     installed = read_environment(prefix) if prefix is not None else None
     if installed is None:
-        return
+        return None
     options.python = python
     group = _group(options, file)
+    settled = True
     for run in group[0].runs if group is not None else ():
         for package in VERSIONS:
             version, fact = installed.versions.get(package), run.facts.packages.get(package)
             stated = fact is not None and (fact.version is not None or not allows(fact.specifier, version or ""))
             if version is not None and not stated and getattr(options, package) is None:
                 setattr(options, package, version)
+                settled = False
+    return group if settled else None
 
 
 def _group(options: argparse.Namespace, file: str) -> tuple[Examined, Context] | None:

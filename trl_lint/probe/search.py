@@ -420,7 +420,7 @@ class Search:
 
 
 def _beats(study: optuna.Study) -> Callable[[int], None] | None:
-    """What tells the storage that a trial lives; None where it does not keep that."""
+    """What tells the storage that a trial lives; None where it does not keep that. A study has no public name for its storage."""
     found: Callable[[int], None] | None = getattr(study._storage, "record_heartbeat", None)
     return found
 

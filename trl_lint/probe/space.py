@@ -266,15 +266,20 @@ class Space:
     def _same(self) -> Mapping[str, Choice]:
         """By the name of a fix of the run as it is: the knob that could do just what the fix does, and is no choice of its own."""
         run = self._run(self.examined)
+        if run is None:
+            return {}
+        could: list[tuple[Choice, dict[str, object]]] = []
+        for dial in self._dials:
+            if len(dial.values) == 1 and self.applies(dial):
+                with suppress(Refused):
+                    does = _settings(dial, 1, run, self.told)
+                    could.append((dial, {name: setting.value for name, setting in does.items()}))
         found: dict[str, Choice] = {}
         for name, finding in self._fixes(_State(self.examined), set()):
             intents = finding.fix.intents if finding.fix is not None else ()
-            sets = {intent.name: intent.value for intent in intents if intent.op == "set"}
-            for dial in self._dials if run is not None and len(sets) == len(intents) else ():
-                if len(dial.values) == 1 and self.applies(dial) and run is not None:
-                    with suppress(Refused):
-                        if sets == {field: to.value for field, to in _settings(dial, 1, run, self.told).items()}:
-                            found[name] = dial
+            if all(intent.op == "set" for intent in intents):
+                sets = {intent.name: intent.value for intent in intents}
+                found.update((name, dial) for dial, does in could if does == sets)
         return found
 
     @cached_property

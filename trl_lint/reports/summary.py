@@ -101,8 +101,10 @@ def _facts(facts: Mapping[str, Mapping[str, object]]) -> str:
 
 def _told(origin: object, facts: list[tuple[str, Mapping[str, object]]]) -> str:
     """`trl 1.9.2 and torch 2.9.0 (uv.lock)`, `gpu a100 x8 (--gpu)`."""
-    counts = [f" x{fact['count']}" if fact.get("count") is not None else "" for _, fact in facts]
-    said = [f"{name} {fact['value']}{count}" for (name, fact), count in zip(facts, counts, strict=True)]
+    said = [
+        f"{name} {fact['value']}" if fact.get("count") is None else f"{name} {fact['value']} x{fact['count']}"
+        for name, fact in facts
+    ]
     listed = " and ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
     return f"{listed} ({origin})" if origin else listed
 
