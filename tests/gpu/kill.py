@@ -63,6 +63,8 @@ def main(words: list[str]) -> int:
     made.add_argument("--model", type=Path, required=True, help="of make_model.py")
     made.add_argument("--times", type=int, default=6)
     options = made.parse_args(words)
+    if not (options.model / "config.json").is_file():
+        made.error(f"{options.model}: no model there; make one with make_model.py")
     chance = random.Random(0)
     left: list[str] = []
     for number in range(options.times):

@@ -34,7 +34,7 @@ from trl_lint.fixing import verified  # noqa: E402
 from trl_lint.model import Effect, Fix  # noqa: E402
 from trl_lint.probe import evidence  # noqa: E402
 from trl_lint.probe.comparison import Pair, Promise, Verdict, compare, median, needs_more  # noqa: E402
-from trl_lint.probe.session import ONLINE, conditions  # noqa: E402
+from trl_lint.probe.session import ONLINE, PLACE, conditions  # noqa: E402
 from trl_lint.probe.trials import (  # noqa: E402
     Limits,
     ServerSpec,
@@ -46,7 +46,7 @@ from trl_lint.probe.trials import (  # noqa: E402
     schedule,
     wait_for_gpus,
 )
-from trl_lint.probe.variants import shadow  # noqa: E402
+from trl_lint.probe.variants import placed, shadow  # noqa: E402
 from trl_lint.reports.redaction import redact  # noqa: E402
 from trl_lint.rulebook.files import Context, examine  # noqa: E402
 from trl_lint.settings import Settings  # noqa: E402
@@ -162,6 +162,7 @@ class Running:
     trials: dict[str, dict[int, Trial]] = field(default_factory=dict)
     recorded: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
+    warmed: set[str] = field(default_factory=set)
     count: int = 0
 
     def run(self) -> None:
@@ -238,13 +239,20 @@ class Running:
         note = wait_for_gpus(self.baseline, within=min(20.0, left / 4))
         left = self.deadline - time.monotonic() - (HEALTHY if server else 0)
         self.count += 1
+        place = self.scratch / PLACE
         spec = TrialSpec(
-            arm, (*self.python, self.job.script), self.folders[arm], self.scratch / "out" / str(self.count),
+            arm, (*self.python, self.job.script), place, self.scratch / "out" / str(self.count),
             environment(self.job, self.options), self.job.steps, limits=Limits(min(LONGEST, left), LONGEST, 20.0, 3.0), server=server,
         )  # fmt: skip
-        trial = run_trial(spec)
+        with placed(self.folders[arm], place):
+            trial = run_trial(spec)
         if trial.cause == "limit" and left < LONGEST:
             raise OutOfTime(f"a trial of {arm!r} was cut off")
+        first = arm not in self.warmed
+        self.warmed.add(arm)
+        if first and self.job.pairs > 1 and trial.compiled and trial.series.trained:
+            self.say(arm, "warm-up", trial, note)
+            return self.trial(arm, label)
         self.say(arm, label, trial, note)
         return trial
 
@@ -253,7 +261,7 @@ class Running:
             return None
         known = {**environment(self.job, self.options), "VLLM_SERVER_DEV_MODE": "1"}
         return ServerSpec(
-            (sys.executable, "-m", *SERVER), "http://localhost:8000/health", self.folders[arm], known,
+            (sys.executable, "-m", *SERVER), "http://localhost:8000/health", self.scratch / PLACE, known,
             healthy_within=HEALTHY,
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ trainer = SFTTrainer(model="Qwen/Qwen3-0.6B", args=args, train_dataset=data, tok
 """
 RULES = ("unknown-config-field", "unknown-trainer-keyword", "fp16-on-ampere")
 Behaviour = Callable[[str], Series]
+COLD: Mapping[str, float | None] = {"kernels compiled": None}
 
 
 def steps(seconds: float, loss: float = 2.0, memory: int = 10**9) -> Series:
@@ -44,18 +46,20 @@ class Made:
     def __init__(self, behaviour: Behaviour, monkeypatch: pytest.MonkeyPatch) -> None:
         self.behaviour = behaviour
         self.ran: list[str] = []
+        self.places: set[Path] = set()
         self.drift = itertools.count()
         monkeypatch.setattr(session, "run_trial", self.run)
 
     def run(self, spec: TrialSpec, **_: object) -> Trial:
         series = self.behaviour((spec.cwd / "train.py").read_text())
         self.ran.append(spec.name)
+        self.places.add(spec.cwd)
         slower = 1 + next(self.drift) * 1e-4
         series = Series(**{**vars(series), "seconds": tuple(s * slower for s in series.seconds)})
         train: Mapping[str, object] | None = None
         if series.trained:
             train = {"device": "cuda:0", "gpu": "NVIDIA A100", "versions": {"trl": "1.16.0"}, "fields": {"fp16": True}}
-        return Trial(spec, series, "none", train, 1, 0.0, 1.0, 0, "(again)")
+        return Trial(spec, series, "none", train, 1, 0.0, 1.0, 0, "(again)", compiled=COLD in series.logs)
 
 
 def searched(
@@ -110,6 +114,30 @@ def test_each_fix_by_itself_then_the_winners_together(tmp_path: Path, monkeypatc
     assert made.ran.count("all") == 5
     assert len(probed.pairs(combined)) == 5
     assert not one._scratch.exists()
+
+
+def test_a_first_run_that_compiles_kernels_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: set[str] = set()
+
+    def behaviour(code: str) -> Series:
+        """As it is, and with `max_length`, it needs kernels of its own, which are compiled once."""
+        seconds = 0.5 if "max_length=512" in code else 1.0
+        kernel = "short" if "max_length=512" in code else "long"
+        cold = kernel not in known
+        known.add(kernel)
+        return replace(steps(seconds * 4 if cold else seconds), logs=(COLD,) * cold)
+
+    one, made = searched(tmp_path, monkeypatch, behaviour, rules=("unknown-config-field", "fp16-on-ampere"))
+    probed = one.probed()
+    faster = next(t for t in probed.tried if t.name == "unknown-config-field")
+    assert faster.verdict.name == "confirmed"
+    assert faster.verdict.ratio == pytest.approx(2, rel=0.01)
+    assert len(probed.pairs(faster)) == 5
+    assert max(max(b.seconds) for _, b in probed.pairs(faster)) < 0.6
+    assert made.ran.count(AS_IS) == 6  # the warm-up found its kernels for the script as it is
+    assert made.ran.count("unknown-config-field") == 6
+    assert made.ran.count("fp16-on-ampere") == 5  # the others' kernels serve
+    assert len(made.places) == 1
 
 
 def test_what_repairs_the_script_comes_first_and_the_others_are_judged_on_top_of_it(

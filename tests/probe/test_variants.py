@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trl_lint.probe.variants import LARGEST_COPY, diff, shadow, together, variants
+from trl_lint.probe.variants import LARGEST_COPY, diff, placed, shadow, together, variants
 
 from ..helpers import context, lint_files
 
@@ -82,5 +82,8 @@ def test_folders_that_are_links_are_there_in_the_copy(tmp_path: Path) -> None:
     (project / "runs" / "latest").symlink_to("1")
     shadow(project, copy, {})
     assert (copy / "data" / "train.json").read_text() == "[]"
-    (copy / "runs" / "latest" / "log.txt").write_text("two")
+    with placed(copy, tmp_path / "here"):
+        (tmp_path / "here" / "runs" / "latest" / "log.txt").write_text("two")
+        assert not copy.exists()
+    assert (copy / "runs" / "1" / "log.txt").read_text() == "two"
     assert (project / "runs" / "1" / "log.txt").read_text() == "one"

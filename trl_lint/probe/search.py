@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import time
 import warnings
 from collections import Counter
@@ -26,6 +27,7 @@ from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPE
 from optuna.storages import BaseStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 
+from trl_lint.probe import kernels
 from trl_lint.probe.comparison import RULES, Metric, Series, peak, rate, steady_pair
 from trl_lint.probe.probed import AS_IS
 from trl_lint.probe.session import Job, Listener, Session
@@ -574,7 +576,8 @@ class Trials(Session):
         """One trial. Raises what `pace` raises, and CannotProbe where the run as it is never comes to train."""
         self._warm([])
         self._number += 1
-        whole, self.listener = self.listener, _Timed(self.listener, pace)
+        known = {**os.environ, **self.job.start(variant).environment}
+        whole, self.listener = self.listener, _Timed(self.listener, pace, known)
         try:
             return self._run(variant, self._number, name, 0.0).series
         finally:
@@ -582,14 +585,16 @@ class Trials(Session):
 
 
 class _Timed:
-    """Passes on what it hears, and tells the pace of the steps after the warm-up."""
+    """Passes on what it hears, and tells the pace of the steps after the warm-up, unless kernels are compiled meanwhile."""
 
-    def __init__(self, inner: Listener, pace: Pace) -> None:
+    def __init__(self, inner: Listener, pace: Pace, environment: Mapping[str, str]) -> None:
         self._inner = inner
         self._pace = pace
-        self._from: tuple[int, float] | None = None
+        self._environment = environment
 
     def begins(self, pair: int | None, name: str, left: float) -> None:
+        self._from: tuple[int, float] | None = None
+        self._compiled = kernels.watch(self._environment)
         self._inner.begins(pair, name, left)
 
     def steps(self, step: int) -> None:
@@ -599,7 +604,7 @@ class _Timed:
             return
         if self._from is None:
             self._from = step, now
-        elif now - self._from[1] >= UNSETTLED:
+        elif now - self._from[1] >= UNSETTLED and not self._compiled():
             self._pace(step, (step - self._from[0]) / (now - self._from[1]))
 
     def ended(self, pair: int | None, name: str, trial: Trial) -> None:

@@ -24,8 +24,8 @@ from trl_lint.probe.evidence import Conditions, Record
 from trl_lint.probe.probed import AS_IS, Probed, Ran, Tried
 from trl_lint.probe.scratch import Scratch
 from trl_lint.probe.starts import Start
-from trl_lint.probe.trials import Limits, Trial, TrialSpec, estimate, gpu_memory, run_trial, schedule
-from trl_lint.probe.variants import Refused, Variant, diff, shadow, together, variants
+from trl_lint.probe.trials import Limits, Trial, TrialSpec, estimate, gpu_memory, reproduce, run_trial, schedule
+from trl_lint.probe.variants import Refused, Variant, diff, placed, shadow, together, variants
 from trl_lint.reports.redaction import redact
 from trl_lint.rulebook.files import Context, Examined
 
@@ -33,6 +33,8 @@ ONLINE = frozenset({"grpo", "rloo", "online_dpo", "nash_md", "xpo", "gold", "gkd
 A_TRIAL = 60.0
 """Seconds to expect of a trial before one has been run."""
 WARM_UP = "warm-up"
+PLACE = "here"
+"""The folder, of all copies the same, in which a trial runs."""
 GOOD = ("confirmed", "repaired")
 TAIL_LINES = 12
 
@@ -125,6 +127,7 @@ class Session:
         self._began = datetime.now(UTC)
         self._folders: dict[str, Path] = {}
         self._seconds: dict[str, list[float]] = {}
+        self._warmed: set[str] = set()
 
     def __enter__(self) -> Session:
         if self.job.keep is None:
@@ -261,22 +264,39 @@ class Session:
             yield from (n for n in names if stage.first + number not in stage.trials.get(n, {}))
 
     def _run(self, variant: Variant | None, pair: int | None, name: str, left: float) -> Trial:
+        """One trial of a variant; a second one where the first compiled kernels, which no training does more than once."""
+        copy, label = self._copy(variant), _label(variant)
+        out = self._scratch / "out" / f"{WARM_UP if pair is None else pair}-{list(self._folders).index(label)}"
+        first = label not in self._warmed
+        self._warmed.add(label)
+        with placed(copy, self._scratch / PLACE):
+            spec = self._spec(variant, self._scratch / PLACE, name, out)
+            self.listener.begins(pair, name, left)
+            trial = self._once(spec)
+            if first and pair is not None and trial.compiled and trial.series.trained:
+                self.listener.ended(None, name, trial)
+                self.listener.begins(pair, name, left)
+                trial = self._once(replace(spec, out=out.with_name(f"{out.name}-again")))
+        trial = replace(trial, reproduce=reproduce(self._spec(variant, copy, name, trial.spec.out)))
+        self.listener.ended(pair, name, trial)
+        return trial
+
+    def _spec(self, variant: Variant | None, folder: Path, name: str, out: Path) -> TrialSpec:
+        """What is run of a variant whose copy stands in `folder`."""
         start = self.job.start(variant)
-        copy = self._copy(variant)
         server = start.server
         if server is not None:
-            server = replace(server, cwd=copy / (server.cwd or Path()))
-        spec = TrialSpec(
-            name, start.command, copy / start.folder,
-            self._scratch / "out" / f"{WARM_UP if pair is None else pair}-{list(self._folders).index(_label(variant))}",
+            server = replace(server, cwd=folder / (server.cwd or Path()))
+        return TrialSpec(
+            name, start.command, folder / start.folder, out,
             environment=start.environment, steps=self.job.steps, seed=self.job.seed, limits=self.job.limits, server=server,
             holds=(self._temporary.hold,) if self._temporary is not None else (),
         )  # fmt: skip
-        self.listener.begins(pair, name, left)
+
+    def _once(self, spec: TrialSpec) -> Trial:
         trial = run_trial(spec, baseline=self._free, on_step=self.listener.steps)
         self.notes += [note for note in trial.notes if note not in self.notes]
-        self._seconds.setdefault(name, []).append(trial.seconds)
-        self.listener.ended(pair, name, trial)
+        self._seconds.setdefault(spec.name, []).append(trial.seconds)
         return trial
 
     def _copy(self, variant: Variant | None) -> Path:

@@ -21,13 +21,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from trl_lint.probe import hardware, supervisor
+from trl_lint.probe import hardware, kernels, supervisor
 from trl_lint.probe.comparison import Outcome, Series
 from trl_lint.probe.endings import Cause, Ending, Record, classify, last_line, shown
 from trl_lint.reports.redaction import redact
@@ -91,7 +91,8 @@ class Trial:
     """One measured execution. `series` is what is compared; `cause` says more exactly how it ended.
 
     `train` is rank 0's record of what was trained, where and with which versions; None when it never came to that.
-    `reproduce` are the shell commands that run it again. `stdout` and `stderr` are files (their first 64 KiB and last
+    `reproduce` are the shell commands that run it again. `compiled`: kernels were compiled that a next run finds on the
+    disk, so that this one says little of how fast it is. `stdout` and `stderr` are files (their first 64 KiB and last
     1 MiB), as the child wrote them: redact what is shown of them.
     """
 
@@ -105,6 +106,7 @@ class Trial:
     returncode: int | None
     reproduce: str
     notes: tuple[str, ...] = ()
+    compiled: bool = False
 
     @property
     def stdout(self) -> Path:
@@ -153,6 +155,7 @@ def run_trial(spec: TrialSpec, *, baseline: Sequence[int] = (), on_step: Callabl
         raise ValueError(f"{spec.out} holds another trial")
     notes = [note] if (note := wait_for_gpus(baseline, _visible(spec))) else []
     kills = _oom_kills()
+    compiled = kernels.watch({**os.environ, **spec.environment})
     server: _Server | None = None
     program: _Program | None = None
     try:
@@ -180,7 +183,7 @@ def run_trial(spec: TrialSpec, *, baseline: Sequence[int] = (), on_step: Callabl
     # What the trainer says when its server has ended is less than what the server said.
     if server is not None and server_ended and ending.cause in ("stopped", "error", "limit"):
         ending = server.ending("the server ended during the trial: ")
-    return _trial(spec, report, ending, ranks, notes)
+    return replace(_trial(spec, report, ending, ranks, notes), compiled=compiled())
 
 
 def _trial(

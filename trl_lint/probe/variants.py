@@ -10,7 +10,8 @@ import difflib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -162,6 +163,21 @@ def shadow(project: Path, destination: Path, changed: Mapping[str, bytes], witho
                 shutil.copy2(source, destination / name)
     whole, copy = project.resolve(), destination.resolve()
     for place, target in links:
-        # A link to a folder of the project leads to the copy of that folder, if it has one.
+        # A link to a folder of the project leads to the copy of that folder, if it has one, wherever the copy is put.
         copied = copy / target.relative_to(whole) if target.is_relative_to(whole) else target
-        (copy / place).symlink_to(copied if copied.exists() else target)
+        inner = os.path.relpath(copied, (copy / place).parent)
+        (copy / place).symlink_to(inner if copied != target and copied.exists() else target)
+
+
+@contextmanager
+def placed(copy: Path, place: Path) -> Iterator[None]:
+    """The copy stands at `place` meanwhile, as each other one does when its turn has come.
+
+    What is compiled at run time may be kept under the name of the folder that a training runs in: cuDNN's attention is,
+    seen with cuDNN 9.19 of torch 2.11. In a folder of its own each copy would compile all of it anew.
+    """
+    copy.rename(place)
+    try:
+        yield
+    finally:
+        place.rename(copy)
