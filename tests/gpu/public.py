@@ -90,6 +90,7 @@ def confirm(name: str, original: str, options: argparse.Namespace, folder: Path)
     with ExitStack() as stack, (options.out / f"{name}.txt").open("w") as file:
         python = stack.enter_context(nursery.started((sys.executable,), [str(folder / "train.py")], known))
         told = ["--steps", str(options.steps), "--pairs", str(options.pairs)]
+        told += ["--minutes", f"{options.minutes:g}"] if options.minutes is not None else []
         file.write(f"$ trl-lint --fix --unsafe-fixes --confirm train.py {shlex.join(told)}\n")
         file.flush()
         words = [*told, "--report", str((options.out / f"{name}.html").absolute()), "--launcher", shlex.join(python)]
@@ -110,6 +111,7 @@ def main(words: list[str]) -> int:
     add("--out", type=Path, required=True)
     add("--steps", type=int, default=6)
     add("--pairs", type=int, default=5)
+    add("--minutes", type=float, help="of each script's trials")
     add("--cpu", action="store_true", help="rehearse without a GPU, best with a tiny model")
     options = made.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,24 +48,27 @@ class Made:
         self.behaviour = behaviour
         self.ran: list[str] = []
         self.places: set[Path] = set()
+        self.clock = 0.0
         self.drift = itertools.count()
         monkeypatch.setattr(session, "run_trial", self.run)
+        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: self.clock))
 
     def run(self, spec: TrialSpec, **_: object) -> Trial:
         series = self.behaviour((spec.cwd / "train.py").read_text())
         self.ran.append(spec.name)
         self.places.add(spec.cwd)
+        self.clock += 60
         slower = 1 + next(self.drift) * 1e-4
         series = Series(**{**vars(series), "seconds": tuple(s * slower for s in series.seconds)})
         train: Mapping[str, object] | None = None
         if series.trained:
             train = {"device": "cuda:0", "gpu": "NVIDIA A100", "versions": {"trl": "1.16.0"}, "fields": {"fp16": True}}
-        return Trial(spec, series, "none", train, 1, 0.0, 1.0, 0, "(again)", compiled=COLD in series.logs)
+        return Trial(spec, series, "none", train, 1, 0.0, 60.0, 0, "(again)", compiled=COLD in series.logs)
 
 
 def searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, *,
-    rules: tuple[str, ...] = RULES, pairs: int = 5, recorded: evidence.Evidence | None = None,
+    rules: tuple[str, ...] = RULES, pairs: int = 5, recorded: evidence.Evidence | None = None, minutes: float | None = None,
 ) -> tuple[Session, Made]:  # fmt: skip
     (tmp_path / "train.py").write_text(CODE)
     monkeypatch.chdir(tmp_path)
@@ -77,7 +81,9 @@ def searched(
     def wanted(finding: Finding) -> bool:
         return finding.rule in rules
 
-    job = Job("train.py", tmp_path, tmp_path, start, {"train.py": CODE.encode()}, "sft", "again", 6, pairs)
+    job = Job(
+        "train.py", tmp_path, tmp_path, start, {"train.py": CODE.encode()}, "sft", "again", 6, pairs, minutes=minutes
+    )
     with Session(job) as one:
         one.search(examined, context(), wanted, recorded)
     return one, made
@@ -138,6 +144,52 @@ def test_a_first_run_that_compiles_kernels_does_not_count(tmp_path: Path, monkey
     assert made.ran.count("unknown-config-field") == 6
     assert made.ran.count("fp16-on-ampere") == 5  # the others' kernels serve
     assert len(made.places) == 1
+
+
+def by_half(code: str) -> Series:
+    """Half as long with a `max_length`, a tenth less in bfloat16."""
+    return steps(1.0 - 0.5 * ("max_length=512" in code) - 0.1 * ("fp16=True" not in code))
+
+
+TWO = ("unknown-config-field", "fp16-on-ampere")
+
+
+def test_where_time_is_short_the_most_promising_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial takes a minute, so that all of both fixes would take 16 and what they are together 10."""
+    one, made = searched(tmp_path, monkeypatch, by_half, rules=TWO, minutes=18)
+    assert names(one.probed()) == {"unknown-config-field": "confirmed", "fp16-on-ampere": "cannot tell"}
+    assert made.ran.count("fp16-on-ampere") == 1
+    assert one.notes == ["no time for the pairs that a verdict on fp16-on-ampere takes"]
+    assert one.probed().kept == "unknown-config-field"
+
+
+def test_the_winners_are_not_tried_together_where_no_time_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, made = searched(tmp_path, monkeypatch, by_half, rules=TWO, minutes=24)
+    assert names(one.probed()) == {"unknown-config-field": "confirmed", "fp16-on-ampere": "confirmed"}
+    assert one.notes == ["no time to try all of what won together"]
+    assert made.clock / 60 < 24
+
+
+def test_an_interruption_leaves_the_verdicts_over_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = itertools.count()
+
+    def behaviour(code: str) -> Series:
+        if next(trials) == 17:  # a warm-up, five pairs of three, and in the first pair of what won together
+            raise KeyboardInterrupt
+        return by_half(code)
+
+    (tmp_path / "train.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    Made(behaviour, monkeypatch)
+    job = Job("train.py", tmp_path, tmp_path, lambda _: Start(("python", "train.py")), method="sft", steps=6)
+    with Session(job) as one:
+        with pytest.raises(KeyboardInterrupt):
+            one.search(lint_files({"train.py": CODE}), context(), lambda finding: finding.rule in TWO)
+        assert names(one.probed()) == {"unknown-config-field": "confirmed", "fp16-on-ampere": "confirmed"}
 
 
 def test_what_repairs_the_script_comes_first_and_the_others_are_judged_on_top_of_it(

@@ -73,7 +73,7 @@ def _searched(
     """The session after its trials, reported and recorded."""
     file = next(p for p in map(os.path.normpath, options.paths) if p in examined.paths)
     words = [file]
-    for name in ("launcher", "steps", "pairs", "minutes", "silent_minutes"):
+    for name in ("launcher", "steps", "pairs", "minutes", "trial_minutes", "silent_minutes"):
         if (value := getattr(options, name)) is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
     own = probe.parser().parse_args(words)

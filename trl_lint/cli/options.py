@@ -40,8 +40,9 @@ def parser() -> argparse.ArgumentParser:
         "what follows -- is given to the script",
     )
     proving.add_argument("--launcher", metavar="WORDS", help="what starts the script, as for probe")
+    proving.add_argument("--minutes", metavar="M", help="let the trials end after so many with what there is")
     proving.add_argument("--report", metavar="FILE", help="also write what was measured as one HTML page")
-    for name, metavar in (("steps", "N"), ("pairs", "N"), ("minutes", "M"), ("silent-minutes", "M")):
+    for name, metavar in (("steps", "N"), ("pairs", "N"), ("trial-minutes", "M"), ("silent-minutes", "M")):
         proving.add_argument(f"--{name}", metavar=metavar, help=argparse.SUPPRESS)
     choosing = made.add_argument_group("rules")
     choosing.add_argument(

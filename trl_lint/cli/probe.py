@@ -69,7 +69,10 @@ def trial_options(made: argparse._ActionsContainer) -> None:
     add("--launcher", metavar="WORDS", help='what starts the script, "accelerate launch --num_processes 2" (default: as the project\'s launch file says, else this Python)')  # fmt: skip
     add("--steps", type=_at_least(2), default=8, metavar="N", help="optimizer steps of each trial (default: 8)")
     add("--pairs", type=_at_least(1), default=RULES.pairs, metavar="N", help=f"pairs of trials (default: {RULES.pairs}, more while undecided, at most {RULES.most_pairs})")  # fmt: skip
-    add("--minutes", type=float, default=60, metavar="M", help="the longest that one trial may take (default: 60)")
+    add("--minutes", type=float, metavar="M", help="end after so many with what there is; the least promising fixes are given up first (default: as many as it takes)")  # fmt: skip
+    add(
+        "--trial-minutes", type=float, default=60, metavar="M", help="the longest that one trial may take (default: 60)"
+    )
     add("--silent-minutes", type=float, default=10, metavar="M", help="without a step or output for so long it counts as hung (default: 10)")  # fmt: skip
 
 
@@ -196,7 +199,7 @@ def job_of(options: argparse.Namespace, given: Sequence[str], examined: Examined
     return Job(
         options.file, project, here, started, {p: t.data for p, t in examined.sources.texts.items()},
         methods.pop() if len(methods) == 1 else None, shlex.join(["trl-lint", *words]), options.steps, options.pairs,
-        keep=Path(options.keep) if options.keep else None, limits=Limits(whole=options.minutes * 60, silent=options.silent_minutes * 60),
+        keep=Path(options.keep) if options.keep else None, limits=Limits(whole=options.trial_minutes * 60, silent=options.silent_minutes * 60), minutes=options.minutes,
     )  # fmt: skip
 
 
@@ -213,6 +216,8 @@ def _dry_run(job: Job, found: Sequence[Variant]) -> int:
     more = ", and more pairs where they leave it open"
     if len(found) > 1:
         more = f"{more}; then those that won together"
+    if job.minutes is not None:
+        more = f"{more}, within {job.minutes:g}"
     print(f"at a minute each that is {minutes:.0f} minutes{more}")
     program = begun.command[0]
     prefix = prefix_of(program) if os.path.basename(program).startswith("python") else None

@@ -88,8 +88,8 @@ def run(words: list[str]) -> int:
     options = parser().parse_args(own)
     _checked(options)
     examined, context = probe.examined(options)
-    # For probe, --minutes and --keep are about a trial.
-    trial = argparse.Namespace(**{**vars(options), "minutes": options.trial_minutes, "keep": None})
+    # The comparison at the end takes the time that it takes.
+    trial = argparse.Namespace(**{**vars(options), "minutes": None, "keep": None})
     job = probe.job_of(trial, given, examined, ["tune", *own, *(["--", *given] if given else [])])
     space = _space(options, examined, context, job)
     for note in space.notes:

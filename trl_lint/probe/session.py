@@ -6,9 +6,11 @@ train, what repairs it comes first and the others are judged on top of that.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,6 +35,8 @@ ONLINE = frozenset({"grpo", "rloo", "online_dpo", "nash_md", "xpo", "gold", "gkd
 A_TRIAL = 60.0
 """Seconds to expect of a trial before one has been run."""
 WARM_UP = "warm-up"
+SINGLES = 0.7
+"""Of the time that there is, what the fixes by themselves may take, for those that win are then tried together."""
 PLACE = "here"
 """The folder, of all copies the same, in which a trial runs."""
 GOOD = ("confirmed", "repaired")
@@ -72,7 +76,8 @@ class Job:
 
     `before` holds the bytes of the files that variants change, by the paths that variants use, which are relative to
     `here`; `project` is copied for each variant. `command` is what a person types to do it again.
-    `keep` is a folder that takes the copies and what the trials wrote, and is left there.
+    `keep` is a folder that takes the copies and what the trials wrote, and is left there. `minutes` are those that all
+    trials together may take, None as many as it takes; what is then left open cannot be told.
     """
 
     script: str
@@ -87,6 +92,7 @@ class Job:
     seed: int = 42
     keep: Path | None = None
     limits: Limits = field(default_factory=Limits)
+    minutes: float | None = None
 
     @property
     def most(self) -> int:
@@ -125,6 +131,7 @@ class Session:
         self._free = gpu_memory()
         self._temporary: Scratch | None = None
         self._began = datetime.now(UTC)
+        self._deadline = math.inf if job.minutes is None else time.monotonic() + job.minutes * 60
         self._folders: dict[str, Path] = {}
         self._seconds: dict[str, list[float]] = {}
         self._warmed: set[str] = set()
@@ -159,7 +166,10 @@ class Session:
         if not found:
             return
         if self._warm(found).series.trained:
-            self.measure([v for v in found if recorded is None or not self._recorded(v, recorded)])
+            self.measure(
+                [v for v in found if recorded is None or not self._recorded(v, recorded)],
+                share=SINGLES if len(found) > 1 else 1.0,
+            )
         else:
             self.base = self._repaired(found, examined, context)
             if self.base is None:
@@ -171,23 +181,42 @@ class Session:
         combined = together(winners, examined, context)
         if combined is None or any(v.changed == combined.changed for s in self.stages for v in s.variants):
             return
-        if recorded is None or not self._recorded(combined, recorded):
-            self.measure([combined], self.base)
+        if recorded is not None and self._recorded(combined, recorded):
+            return
+        if (
+            estimate([AS_IS, combined.name] * self.job.pairs, self._seconds, A_TRIAL)
+            > self._deadline - time.monotonic()
+        ):
+            self.notes.append(f"no time to try {combined.name} of what won together")
+            return
+        self.measure([combined], self.base)
 
-    def measure(self, found: Sequence[Variant], base: Variant | None = None) -> None:
-        """Judge each variant against `base` (None: the script as it is), all in the same pairs. Raises CannotProbe."""
+    def measure(self, found: Sequence[Variant], base: Variant | None = None, *, share: float = 1.0) -> None:
+        """Judge each variant against `base` (None: the script as it is), all in the same pairs, within that share of the
+        time that is left. Raises CannotProbe. What ends it early, Ctrl-C too, leaves verdicts over the pairs so far."""
         if not found:
             return
         self._warm(found)
+        until = time.monotonic() + (self._deadline - time.monotonic()) * share
         stage = _Stage(base, list(found), sum(self._length(s) for s in self.stages))
         self.stages.append(stage)
         if base is None and self.warm_up is not None and not self.warm_up.series.trained:
             stage.trials[AS_IS] = {stage.first: self.warm_up}  # it stopped cold or warm: that is no measurement
+        try:
+            self._measure(stage, until)
+        finally:
+            for one in found:
+                if pairs := stage.pairs(one):
+                    self.verdicts[one.name] = compare(pairs, self.promise(one))
+
+    def _measure(self, stage: _Stage, until: float) -> None:
+        base, found = stage.base, stage.variants
         waiting = {v.name for v in found}
         begun = -1
         for pair, variant in schedule([base, *found] if base is not None else [None, *found], self.job.most):
             if pair != begun:
                 waiting = {v.name for v in found if v.name in waiting and self._wants(stage, v, pair)}
+                waiting = self._fitting(stage, waiting, pair, until)
                 begun = pair
             if not waiting:
                 break
@@ -197,8 +226,17 @@ class Session:
             left = estimate(self._ahead(stage, waiting, pair), self._seconds, A_TRIAL)
             trial = self._run(variant, stage.first + pair, name, left)
             stage.trials.setdefault(name, {})[stage.first + pair] = trial
-        for one in found:
-            self.verdicts[one.name] = compare(stage.pairs(one), self.promise(one))
+
+    def _fitting(self, stage: _Stage, waiting: set[str], pair: int, until: float) -> set[str]:
+        """Those of which a verdict can be had by then, after a first pair of each: the slowest are given up first."""
+        gain = {v.name: compare(stage.pairs(v)).ratio or 1.0 for v in stage.variants}
+        kept = sorted(waiting, key=lambda name: -gain[name])
+        left = until - time.monotonic()
+        while pair and kept and estimate(self._ahead(stage, set(kept), pair), self._seconds, A_TRIAL) > left:
+            name = kept.pop()
+            if pair < self.job.pairs:
+                self.notes.append(f"no time for the pairs that a verdict on {name} takes")
+        return set(kept)
 
     def _warm(self, found: Sequence[Variant]) -> Trial:
         """One trial of the script as it is, not counted: a cold machine is slow, and what cannot start is known at once."""
