@@ -19,7 +19,7 @@ def _capybara() -> Dataset:
 
 def _ultrafeedback() -> Dataset:
     """Pairs of conversations and their scores."""
-    pairs = preferences(400)
+    pairs = preferences(120)  # all of them are scored where the reference is asked once
     rows = []
     for prompt, chosen, rejected in zip(pairs["prompt"], pairs["chosen"], pairs["rejected"], strict=True):
         asked = {"role": "user", "content": prompt}
