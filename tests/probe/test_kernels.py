@@ -18,6 +18,10 @@ from trl_lint.probe.trials import TrialSpec, run_trial
         ({}, ".triton/cache/TTHOA/rope.cubin"),
         ({}, "torchinductor_me/fxgraph/ab/f1234/code"),
         ({}, "torchinductor_me/triton/0/KLMN/x.cubin"),
+        ({}, ".cache/vllm/torch_compile_cache/a1b2c3/rank_0_0/backbone"),
+        ({}, ".cache/vllm/torch_compile_cache/torch_aot_compile/a1b2c3/rank_0_0/model"),
+        ({"XDG_CACHE_HOME": "elsewhere"}, "elsewhere/vllm/torch_compile_cache/a1b2c3/rank_0_0/backbone"),
+        ({"VLLM_CACHE_ROOT": "elsewhere"}, "elsewhere/torch_compile_cache/a1b2c3/rank_0_0/backbone"),
         ({"CUDA_CACHE_PATH": "elsewhere"}, "elsewhere/8/4/e11ac2"),
         ({"TRITON_HOME": "elsewhere"}, "elsewhere/.triton/cache/TTHOA/rope.cubin"),
         ({"TRITON_CACHE_DIR": "elsewhere"}, "elsewhere/TTHOA/rope.cubin"),
@@ -33,7 +37,7 @@ def test_what_comes_into_a_cache_is_seen(
         "TMPDIR": str(tmp_path),
         **{name: str(tmp_path / folder) for name, folder in environment.items()},
     }
-    assert len(caches(known)) == 3
+    assert len(caches(known)) == 4
     first = watch(known)
     assert not first()
     path = tmp_path / kept

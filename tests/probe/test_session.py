@@ -163,6 +163,15 @@ def test_where_time_is_short_the_most_promising_is_measured(tmp_path: Path, monk
     assert one.probed().kept == "unknown-config-field"
 
 
+def test_one_that_is_left_alone_takes_the_time_in_which_winners_would_be_tried_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 0.7 of 15 minutes the four pairs that are missing would not fit behind a warm-up and a first pair of three."""
+    one, _ = searched(tmp_path, monkeypatch, by_half, rules=TWO, minutes=15)
+    assert names(one.probed()) == {"unknown-config-field": "confirmed", "fp16-on-ampere": "cannot tell"}
+    assert one.notes == ["no time for the pairs that a verdict on fp16-on-ampere takes"]
+
+
 def test_the_winners_are_not_tried_together_where_no_time_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """The environment of a trial in; whether it compiled kernels that later runs of it find on the disk, out.
 
 Some kernels are compiled when they are first needed and kept in a folder of the user's: by the CUDA driver (cuDNN's attention
-is built for each length of a batch, in a second or two), by Triton, by torch.compile. The first run of a text then pays for
+is built for each length of a batch, in a second or two), by Triton, by torch.compile, by vLLM. The first run of a text then pays for
 what a training pays once, and its steps say nothing of how fast it is.
 """
 
@@ -20,7 +20,8 @@ DEPTH = 2
 def caches(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Where compiled kernels are kept, whether it is there or not.
 
-    Source: CUDA C++ Programming Guide, "CUDA Environment Variables"; triton.knobs; torch._inductor.runtime.cache_dir_utils.
+    Source: CUDA C++ Programming Guide, "CUDA Environment Variables"; triton.knobs; torch._inductor.runtime.cache_dir_utils;
+    vllm 0.25.1 vllm/envs.py and vllm/compilation/backends.py.
     """
     home = environment.get("HOME") or os.path.expanduser("~")
     triton = environment.get("TRITON_HOME") or home
@@ -36,7 +37,9 @@ def caches(environment: Mapping[str, str]) -> tuple[Path, ...]:
             os.path.join(environment.get("TMPDIR") or tempfile.gettempdir(), f"torchinductor_{user}"),
         ),
     )
-    return tuple(Path(environment.get(variable) or usual) for variable, usual in named)
+    own = environment.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    vllm = Path(environment.get("VLLM_CACHE_ROOT") or os.path.join(own, "vllm"), "torch_compile_cache")
+    return (*(Path(environment.get(variable) or usual) for variable, usual in named), vllm)
 
 
 def watch(environment: Mapping[str, str]) -> Callable[[], bool]:

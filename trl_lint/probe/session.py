@@ -228,11 +228,17 @@ class Session:
             stage.trials.setdefault(name, {})[stage.first + pair] = trial
 
     def _fitting(self, stage: _Stage, waiting: set[str], pair: int, until: float) -> set[str]:
-        """Those of which a verdict can be had by then, after a first pair of each: the slowest are given up first."""
-        gain = {v.name: compare(stage.pairs(v)).ratio or 1.0 for v in stage.variants}
-        kept = sorted(waiting, key=lambda name: -gain[name])
-        left = until - time.monotonic()
-        while pair and kept and estimate(self._ahead(stage, set(kept), pair), self._seconds, A_TRIAL) > left:
+        """Those of which a verdict can be had by then, after a first pair of each: the slowest are given up first.
+        One that is left alone takes all the time, as nothing will be tried together with it."""
+        so_far = {v.name: compare(stage.pairs(v), self.promise(v)) for v in stage.variants}
+        kept = sorted(waiting, key=lambda name: -(so_far[name].ratio or 1.0))
+        others = {name: one for name, one in {**self.verdicts, **so_far}.items() if name not in waiting}
+        alone = all(one.name not in GOOD for one in others.values())
+        now = time.monotonic()
+        while pair and kept:
+            left = (self._deadline if alone and len(kept) == 1 else until) - now
+            if estimate(self._ahead(stage, set(kept), pair), self._seconds, A_TRIAL) <= left:
+                break
             name = kept.pop()
             if pair < self.job.pairs:
                 self.notes.append(f"no time for the pairs that a verdict on {name} takes")
