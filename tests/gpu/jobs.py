@@ -171,7 +171,7 @@ JOBS = (
             _set("fp16", "    bf16=True,", "    fp16=True,", ('"float32"', '"bfloat16"')),
             _set("bf16", '"float32"', '"bfloat16"'),
         ),
-        (Question("bfloat16-weights-with-fp16", "fp16", "bf16", "train in bfloat16", "numerics"),),
+        (Question("half-precision-weights-with-fp16", "fp16", "bf16", rule=True),),
         steps=3,
         pairs=1,
     ),
