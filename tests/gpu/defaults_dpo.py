@@ -12,6 +12,6 @@ args = DPOConfig(
 trainer = DPOTrainer(
     model="Qwen/Qwen2-0.5B",
     args=args,
-    train_dataset=Dataset.from_dict(preferences(320)),
+    train_dataset=Dataset.from_dict(preferences(160)),
 )
 trainer.train()

@@ -164,6 +164,7 @@ class Running:
     dropped: set[str] = field(default_factory=set)
     warmed: set[str] = field(default_factory=set)
     count: int = 0
+    named: str | None = None  # the command, where it is not this file's
 
     def run(self) -> None:
         """All pairs of all arms while there is time; each question is written down once it is decided."""
@@ -316,7 +317,7 @@ class Running:
         record = evidence.Record(
             datetime.now(UTC).isoformat(timespec="seconds"), question.name, fix.title, fix.key, fix.effect,
             conditions(self.first(question), self.job.method), tuple(pairs), verdict,
-            f"python3 tests/gpu/run_jobs.py {self.job.name}{self.how}", f"trl-lint {__version__}",
+            self.named or f"python3 tests/gpu/run_jobs.py {self.job.name}{self.how}", f"trl-lint {__version__}",
         )  # fmt: skip
         evidence.append(str(self.options.out / evidence.NAME), record)
         print(f"{self.job.name}: {question.name}: {verdict.name}: {redact(told(verdict))}", flush=True)

@@ -62,22 +62,32 @@ def rewards(curves: Curves) -> str:
 
 
 def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
-    """The page, a section for each method; of several measurements of one method the newest."""
-    found = list(records)
+    """The page, a section for each method; of several results of one method the newest, with the curves of its texts."""
+    known, found = list(lines), list(records)
     made = list(ABOUT)
-    for method, line in sorted({line["method"]: line for line in lines}.items()):
+    for method, line in sorted({line["method"]: line for line in known if "diff" in line}.items()):
         of = [record for record in found if record.conditions.method == method]
-        whole = {arm: step for arm, step in line["curves"].items() if {"as it is", "tuned"} <= set(step)}
         made += ["", f"## {method.upper()}", "", "```diff", line["diff"].rstrip("\n"), "```", ""]
         for name, over in (("tuned", "the defaults"), ("tuned-over-by-hand", "the advice")):
             made += [
                 f"- over {over}: {record.verdict.name}: {record.verdict.reason}" for record in of if record.rule == name
             ]
-        if whole:
+        if whole := curves(known, line):
             made.append(f"- {(rewards if method in ONLINE else losses)(whole)}")
         on = sorted({f"{record.conditions.hardware.get('gpu')}, " for record in of if record.rule.startswith("tuned")})
-        made += ["", f"{''.join(on)}{line['date'][:10]}, `{line['command']}`"]
+        commands = dict.fromkeys(each["command"] for each in (line, *known) if each["method"] == method)
+        made += ["", f"{''.join(on)}{line['date'][:10]}, {', '.join(f'`{command}`' for command in commands)}"]
     return "\n".join([*made, ""])
+
+
+def curves(lines: Iterable[Mapping[str, Any]], line: Mapping[str, Any]) -> Curves:
+    """Of the seeds that both texts of a result were run with."""
+    found: dict[str, dict[str, Sequence[Mapping[str, float]]]] = {}
+    for arm, text in (("as it is", line["before"]), ("tuned", line["after"])):
+        for each in lines:
+            if each["method"] == line["method"] and each.get("script") == text:
+                found.setdefault(str(each["seed"]), {})[arm] = each["steps"]
+    return {seed: arms for seed, arms in found.items() if len(arms) == 2}
 
 
 def current() -> str:
