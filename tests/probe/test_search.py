@@ -22,10 +22,13 @@ from optuna.trial import TrialState
 from trl_lint.probe import search
 from trl_lint.probe.comparison import Series
 from trl_lint.probe.search import Budget, CannotTune, Pace, Search, found
+from trl_lint.probe.session import Job
+from trl_lint.probe.starts import Start
 from trl_lint.probe.variants import Variant
 
 from ..bench import tuning
 from ..bench.tuning import Sheet
+from .test_session import Made, steps
 from .test_supervisor import free_port
 
 OOM = Series(outcome="out of memory", error="CUDA out of memory")
@@ -122,6 +125,45 @@ def test_an_optimum_outside_the_starts_is_found_within_30_trials() -> None:
         assert run[0] == ""
         hits += found(study).point == sheet.top
     assert hits >= 9
+
+
+def test_what_mattered_most_is_said_first() -> None:
+    firsts = [next(iter(found(searched(Sheet(), seed, Budget(12, None, None))[0]).importances))[0] for seed in range(5)]
+    assert firsts == ["batch"] * 5
+    assert found(searched(Sheet(), 0, Budget(4, None, None))[0]).importances == ()
+
+
+@pytest.mark.parametrize(
+    ("gain", "simpler"),
+    [(1.05, {"good": 1, "useless": 0}), (1.3, None)],
+    ids=["within what trials wander by", "beyond it"],
+)
+def test_settings_that_may_have_done_nothing_are_left_out_of_a_simpler_point(
+    gain: float, simpler: dict[str, int] | None
+) -> None:
+    result = found(searched(Sheet({"good": (1, 2), "useless": (1, gain)}, rising=()), 0)[0])
+    assert result.point == {"good": 1, "useless": 1}
+    assert result.simpler == simpler
+
+
+def test_the_run_as_it_is_is_no_simpler_point() -> None:
+    result = found(searched(Sheet({"one": (1, 1.05)}, rising=()), 0)[0])
+    assert (result.point, result.simpler) == ({"one": 1}, None)
+
+
+@pytest.mark.parametrize(
+    ("best", "simpler", "kept"),
+    [(0.5, 0.5, "simpler"), (0.4, 0.5, "tuned"), (0.5, 1.0, "tuned"), (1.0, 0.5, "simpler"), (1.0, 1.0, None)],
+)
+def test_the_simpler_point_is_kept_where_the_best_is_no_faster(
+    best: float, simpler: float, kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("as it is")
+    Made(lambda text: steps({"as it is": 1.0, "tuned": best, "simpler": simpler}[text]), monkeypatch)
+    job = Job("train.py", tmp_path, tmp_path, lambda _: Start(("python", "train.py")), {"train.py": b"as it is"}, "sft")
+    with search.Trials(job) as trials:
+        trials.measure([Variant(n, n, "same", {"train.py": n.encode()}) for n in (search.TUNED, search.SIMPLER)])
+    assert trials.probed().kept == kept
 
 
 def test_the_same_measurements_give_the_same_search() -> None:

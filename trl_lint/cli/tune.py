@@ -257,6 +257,8 @@ def _telling(study: Study) -> Callable[[FrozenTrial], None]:
 
 def _result(options: argparse.Namespace, session: Trials, space: Space, found: Found, reason: str) -> int:
     """Compare the best point with the run as it is; print, record and write what came of it."""
+    from trl_lint.probe.search import SIMPLER, TUNED
+
     if found.point is None:
         most = f"; most often: {redact(found.failures[0][0])}" if found.failures else ""
         raise UsageError(f"{options.file}: none of {found.run} trials trained{most}")
@@ -264,7 +266,8 @@ def _result(options: argparse.Namespace, session: Trials, space: Space, found: F
         raise UsageError(f"{options.file}: {reason} before two settings had been tried; give it more")
     history = list(_history(found, reason))
     try:
-        best = space.variant(found.point, "tuned")
+        best = space.variant(found.point, TUNED)
+        simpler = space.variant(found.simpler, SIMPLER) if found.simpler is not None else None
     except Refused as error:  # it was written before: only if the files have changed meanwhile
         raise UsageError(f"{options.file}: {error}") from None
     if best is None:
@@ -273,19 +276,22 @@ def _result(options: argparse.Namespace, session: Trials, space: Space, found: F
         return 1
     session.notes += history
     session.listener = progress()
-    session.measure([best])
+    session.measure([best] if simpler is None else [best, simpler])
+    kept = session.kept()
+    if kept is not None and kept.name == SIMPLER and (verdict := session.over_simpler()):
+        session.notes.append(f"{best.title} is not kept: over {kept.title} it is {verdict.reason}")
     code = probe.report(session, options.report)
     probed = session.probed()
     if options.summary is not None:
-        _write(options.summary, plain(probed, found, best, session.job))
-    if code != 0:
+        _write(options.summary, plain(probed, found, kept or best, session.job))
+    if kept is None:
         return code
-    print(redact(diff(best.changed, session.job.before)), end="")
+    print(redact(diff(kept.changed, session.job.before)), end="")
     if options.apply:
-        _apply(best, session.job)
+        _apply(kept, session.job)
     if options.print_command:
-        print(_command(best, session.job))
-    return code
+        print(_command(kept, session.job))
+    return 0
 
 
 def _history(found: Found, reason: str) -> Iterator[str]:
@@ -312,7 +318,8 @@ def plain(probed: Probed, found: Found, best: Variant, job: Job) -> str:
         f"### {headline(probed)}", "",
         f"Measured by {probed.tool} on {where(probed)}, {probed.date[:10]}: the best of {found.run} settings, then compared with the run as it is in pairs.", "",
     ]  # fmt: skip
-    lines += [f"- {tried.verdict.name}: {tried.verdict.reason}" for tried in probed.tried]
+    shown = [tried for tried in probed.tried if tried.name == best.name]
+    lines += [f"- {tried.verdict.name}: {tried.verdict.reason}" for tried in shown]
     lines += [f"- {finding.fix.title}" for finding in best.findings if finding.fix is not None]
     lines += ["", "```diff", diff(best.changed, job.before).rstrip("\n"), "```", "", f"`{job.command}`", ""]
     return redact("\n".join(lines))
