@@ -111,12 +111,38 @@ def test_what_the_tool_refuses_costs_no_trial() -> None:
         found.variant(point(found, padding_free="True"), "tuned")
 
 
-def test_the_run_as_it_is_and_all_fixes_are_the_starts() -> None:
+def test_the_starts_are_the_run_as_it_is_all_fixes_and_what_knobs_begin_with() -> None:
     found = space(code("SFT", "per_device_train_batch_size=4"))
-    first, second = found.starts()
+    first, second, third = found.starts()
     assert found.variant(first, "") is None
     assert found.title(second) == "checkpointing-with-memory-to-spare"
+    assert found.title(third) == "checkpointing-with-memory-to-spare, padding-multiple=64"
     assert "batch" in first  # so that nothing of it is left to chance
+
+
+def test_where_no_fix_applies_knobs_begin_the_search_all_the_same() -> None:
+    found = space(code("SFT", "gradient_checkpointing=False"), Allowed(frozenset({"same", "numerics"})))
+    assert [found.title(start) for start in found.starts()] == ["as it is", "padding-multiple=64"]
+    found = space(code("GRPO", "use_vllm=True"))
+    assert [found.title(start) for start in found.starts()] == ["as it is", "checkpointing=False"]
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "offered"),
+    [
+        ("SFT", (), True),
+        ("DPO", (), True),
+        ("SFT", ("pad_to_multiple_of=None",), True),
+        ("SFT", ("pad_to_multiple_of=8",), False),
+        ("SFT", ("packing=True",), False),
+        ("GRPO", (), False),
+    ],
+)
+def test_padding_to_few_lengths_is_a_choice_where_batches_are_padded(
+    method: str, values: tuple[str, ...], offered: bool
+) -> None:
+    found = space(code(method, *values))
+    assert any(c.name == "padding-multiple" and found.applies(c) for c in found.choices) == offered
 
 
 def test_memory_that_ran_out_rules_out_more_of_the_same() -> None:
@@ -229,6 +255,7 @@ message = "m"
         ('name = "b"\nvalues = [1]\neffect = "same"\nset = { bf16 = "valu" }', 14, "has no field valu"),
         ('name = "b"\nvalues = [1]\neffect = "same"\nvalid = "1 +"\nset = { bf16 = "value" }', 14, "cannot be parsed"),
         ('name = "b"\nvalues = [1]\neffect = "same"\nmemory = "low"\nset = { bf16 = "value" }', 14, "rising"),
+        ('name = "b"\nvalues = [1]\neffect = "same"\nfirst = 2\nset = { bf16 = "value" }', 14, "b begins with 2"),
         ('name = "b"\nvalue = [1]', 12, "unknown key 'value'"),
     ],
 )

@@ -59,6 +59,11 @@ class Choice:
     knob: Knob | None = None
     values: tuple[object, ...] = ()
 
+    @property
+    def first(self) -> int:
+        """The label that a search begins with; 0 for none."""
+        return self.values.index(self.knob.first) + 1 if self.knob is not None and self.knob.first in self.values else 0
+
 
 @dataclass(frozen=True)
 class Allowed:
@@ -168,30 +173,39 @@ class Space:
         return ", ".join(label if label == name else f"{name}={label}" for name, label in on) or AS_IS
 
     def starts(self) -> list[Point]:
-        """Where a search begins: the run as it is, and all fixes that go together."""
+        """Where a search begins: the run as it is, all fixes that go together, and on top of them what knobs begin with."""
         nothing: Point = {choice.name: 0 for choice in self.choices}
-        on: list[str] = []
+        fixes = self._gathered({}, lambda choice: int(choice.knob is None))
+        more = self._gathered(fixes, lambda choice: 1 if choice.knob is None else choice.first)
+        found = [nothing]
+        for on in (fixes, more):
+            point = {**nothing, **on}
+            found += [point] if point not in found else []
+        return found
+
+    def _gathered(self, on: Mapping[str, int], label: Callable[[Choice], int]) -> dict[str, int]:
+        """Those labels, 0 being none, that can be written one on top of the other and of those in `on`, the first ones first."""
+        taken = dict(on)
         refused: set[str] = set()
         while True:
-            asked: list[str] = []
+            asked: dict[str, int] = {}
 
             def one_more(choice: Choice) -> int:
-                if choice.knob is None and choice.name not in on and choice.name not in refused:
-                    asked.append(choice.name)  # noqa: B023  it is used up before the next one is made
-                return int(choice.name in on or choice.name in asked[:1])  # noqa: B023
+                name, wanted = choice.name, label(choice)
+                if wanted and not asked and name not in taken and name not in refused:  # noqa: B023  used up at once
+                    asked[name] = wanted  # noqa: B023
+                return asked.get(name, taken.get(name, 0))  # noqa: B023
 
             try:
-                point = self.walk(one_more)
-                self.variant(point, "")
+                self.variant(self.walk(one_more), "")
             except Refused:
                 if not asked:
-                    break
-                refused.add(asked[0])
+                    return taken
+                refused.update(asked)
                 continue
             if not asked:
-                break
-            on.append(asked[0])
-        return [nothing, {**nothing, **dict.fromkeys(on, 1)}] if on else [nothing]
+                return taken
+            taken.update(asked)
 
     def ruled_out(self, point: Point, exhausted: Point) -> bool:
         """Whether a point needs at least the memory of one that ran out of it: higher or equal where memory rises, else alike."""

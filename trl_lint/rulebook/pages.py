@@ -52,7 +52,7 @@ _PAGE_KEYS = {
 }
 _VARIANT_KEYS = {"trl", "when", "severity", "message", "fix", "stops"}
 _FIX_KEYS = {"title", "effect", "needs", "set", "drop", "rename", "move", "import", "class", "command", "when"}
-_KNOB_KEYS = {"name", "trl", "methods", "values", "when", "valid", "effect", "memory", "set"}
+_KNOB_KEYS = {"name", "trl", "methods", "values", "when", "valid", "effect", "memory", "first", "set"}
 
 
 @dataclass(frozen=True)
@@ -199,6 +199,8 @@ class _Page:
             raise self.bad("effect", f"effect {effect!r} is not one of {', '.join(EFFECTS)}")
         if data.get("memory", "rising") != "rising":
             raise self.bad("memory", 'memory = "rising" is all that can be said of it; list the hungriest value last')
+        if "first" in data and data["first"] not in values:
+            raise self.bad("first", f"{name} begins with {data['first']!r}, which is none of its values")
         if not data.get("set"):
             raise self.bad("tune", f"{name} sets nothing; give it a [tune.set] table")
         for key, text in ((k, data[k]) for k in ("when", "valid") if k in data):
@@ -210,6 +212,7 @@ class _Page:
         return Knob(
             name, data.get("trl", ""), tuple(own) if own is not None else None, tuple(values), data.get("when"),
             data.get("valid"), cast(Effect, effect), "memory" in data, tuple(data["set"].items()),
+            data.get("first"),
         )  # fmt: skip
 
     def check_names(self, rule: Rule) -> None:

@@ -47,7 +47,7 @@ class Knob:
 
     `values` are TOML literals, `when` says whether it applies to a run at all, `valid` whether one `value` of it does. `set`
     maps a target to an expression over the run and `value`. Where memory is `rising`, each value needs more of it than the
-    ones before.
+    ones before. `first` is the value that a search begins with; None where none is likelier than the present one.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Knob:
     effect: Effect
     rising: bool
     set: tuple[tuple[str, str], ...]
+    first: Any = None
 
 
 @dataclass(frozen=True)
