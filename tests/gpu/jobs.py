@@ -39,6 +39,7 @@ class Job:
 
     `trl` is the release that it runs on. `vllm`: its first trial on a machine compiles for a minute. `pairs` is 1 where
     only the way it stops is asked for. Before trials of the arms `served` a vLLM server is started, on the same GPU.
+    `environment` are variables that all its trials get.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Job:
     trl: str = "1.16.0"
     vllm: bool = False
     served: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def _set(name: str, before: str, after: str, *more: tuple[str, str]) -> Arm:
@@ -187,8 +189,44 @@ JOBS = (
         "compile",
         "sft_choices.py",
         "sft",
-        (_set("compiled", "torch_compile=False", "torch_compile=True"),),
-        (Question("torch-compile", AS_IS, "compiled", "compile the model", "numerics"),),
+        # Of one length: with others it is compiled again, and eight steps do not end within minutes.
+        (
+            _set("one length", "packing=False,", "packing=False, pad_to_multiple_of=2048,"),
+            Arm("compiled", (("torch_compile=False", "torch_compile=True"),), of="one length"),
+        ),
+        (Question("torch-compile", "one length", "compiled", "compile the model, batches of one length", "numerics"),),
+        steps=6,
+    ),
+    Job(
+        "lengths",
+        "sft_choices.py",
+        "sft",
+        (
+            _set("few lengths", "packing=False,", "packing=False, pad_to_multiple_of=64,"),
+            _set(
+                "without cuDNN",
+                "\nargs = SFTConfig(",
+                "\nimport torch\n\ntorch.backends.cuda.enable_cudnn_sdp(False)\nargs = SFTConfig(",
+            ),
+        ),
+        (
+            Question(
+                "padding-multiple",
+                AS_IS,
+                "few lengths",
+                "pad to multiples of 64, with no kernel of an earlier run",
+                "numerics",
+            ),
+            Question(
+                "attention-without-cudnn",
+                AS_IS,
+                "without cuDNN",
+                "no attention by cuDNN, with no kernel of an earlier run",
+                "numerics",
+            ),
+        ),
+        steps=12,
+        environment=(("CUDA_CACHE_DISABLE", "1"),),
     ),
 )
 

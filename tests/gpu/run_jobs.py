@@ -74,7 +74,7 @@ def environment(job: Job, options: argparse.Namespace) -> dict[str, str]:
     """Another release of TRL comes first on the path; without a GPU the texts are short."""
     paths = [options.release.get(job.trl), os.environ.get("PYTHONPATH")]
     letters = {"PROBE_LETTERS": "300"} if options.cpu else {}
-    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **letters}
+    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path), **letters, **dict(job.environment)}
 
 
 # The texts ------------------------------------------------------------------------------------------------------------
