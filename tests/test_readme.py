@@ -11,6 +11,9 @@ import pytest
 
 from .helpers import ROOT
 
+TUNED = ROOT / "docs" / "evidence" / "tuned" / "grpo.txt"
+UNSEEN = re.compile(r"pair \d|note: |recorded in |report in |summary in |\S*%, ")
+"""Lines of it that are left out: what leads to the table, and what stands in it again."""
 FOLDERS = ("fixtures/walkthrough", "fixtures/recipe-and-launch")
 BLOCK = re.compile(r"(?s)```text\n(.*?)```")
 
@@ -38,7 +41,17 @@ def real(folder: str) -> str:
     return done.stdout
 
 
+def test_the_tuning_in_the_readme_is_the_recorded_one() -> None:
+    assert shown()[len(FOLDERS)] == tuning()
+
+
+def tuning() -> str:
+    """What `tests/gpu/run_tuning.py tune grpo` recorded, without the lines in between."""
+    lines = TUNED.read_text("utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not UNSEEN.match(line))
+
+
 if __name__ == "__main__":
-    outputs = iter([real(folder) for folder in FOLDERS])
+    outputs = iter([*(real(folder) for folder in FOLDERS), tuning()])
     text = (ROOT / "README.md").read_text("utf-8")
     (ROOT / "README.md").write_text(BLOCK.sub(lambda _: f"```text\n{next(outputs)}```", text), "utf-8")

@@ -106,7 +106,8 @@ def tune(job: Job, running: Running) -> None:
     with (options.out / f"{job.name}.txt").open("w") as file:
         if ignored:
             file.write(f"$ cat pyproject.toml\n{ignored}")
-        file.write(f"$ trl-lint tune {shlex.join([job.script, *told, '--apply'])}\n")
+        shown = [job.script, *told, "--minutes", f"{left * options.search / 60:.1f}", "--apply"]
+        file.write(f"$ trl-lint tune {shlex.join(shown)}\n")
         file.flush()
         words = [sys.executable, "-m", "trl_lint", "tune", job.script, *command]
         with subprocess.Popen(words, cwd=folder, env=known, stdout=file, stderr=file) as process:

@@ -115,6 +115,8 @@ def test_rewards_overlap_or_not(reward: float, said: str) -> None:
     before = {"42": 0.30, "1": 0.34}
     curves = {s: {"as it is": [{"reward": r}], "tuned": [{"reward": reward}]} for s, r in before.items()}
     assert tuned_page.rewards(curves).endswith(f"the ranges {said}.")
+    del curves["1"]["tuned"]
+    assert tuned_page.rewards(curves).endswith(f"{reward:.4f} tuned: too few to tell.")
 
 
 @pytest.mark.skipif(not tuned_page.RECORD.exists(), reason="nothing was tuned on a GPU yet")

@@ -32,13 +32,14 @@ def losses(curves: Curves) -> str:
     allowed = TOLERANCES["numerics", False]
     apart: list[float] = []
     outside = 0
-    for arms in curves.values():
+    whole = {seed: arms for seed, arms in curves.items() if len(arms) == 2}
+    for arms in whole.values():
         for before, after in zip(arms["as it is"], arms["tuned"], strict=False):
             apart.append(abs(after["loss"] - before["loss"]))
             outside += apart[-1] > allowed.absolute + allowed.relative * abs(before["loss"])
     within = "all within" if not outside else f"{outside} of them outside"
     return (
-        f"Losses of {len(apart)} steps (seeds {', '.join(curves)}): at most {max(apart):.2g} apart, {within} the tolerance of "
+        f"Losses of {len(apart)} steps (seeds {', '.join(whole)}): at most {max(apart):.2g} apart, {within} the tolerance of "
         f"{allowed.absolute:g} + {allowed.relative:.0%}."
     )
 
@@ -51,14 +52,14 @@ def rewards(curves: Curves) -> str:
         )
         for arm in ("as it is", "tuned")
     }
-    (low, *_), (first, *_) = means["as it is"], means["tuned"]
-    overlap = low <= means["tuned"][-1] and first <= means["as it is"][-1]
+    before, after = means.values()
+    overlap = before[0] <= after[-1] and after[0] <= before[-1]
     shown = {arm: ", ".join(f"{mean:.4f}" for mean in found) for arm, found in means.items()}
     steps = min(len(arms[arm]) for arms in curves.values() for arm in arms)
-    return (
-        f"Mean reward over {steps} steps, a figure for each seed: {shown['as it is']} as it is, {shown['tuned']} tuned: "
-        f"the ranges {'overlap' if overlap else 'lie apart'}."
+    said = (
+        f"the ranges {'overlap' if overlap else 'lie apart'}" if min(len(before), len(after)) > 1 else "too few to tell"
     )
+    return f"Mean reward over {steps} steps, a figure for each seed: {shown['as it is']} as it is, {shown['tuned']} tuned: {said}."
 
 
 def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
@@ -72,8 +73,9 @@ def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
             made += [
                 f"- over {over}: {record.verdict.name}: {record.verdict.reason}" for record in of if record.rule == name
             ]
-        if whole := curves(known, line):
-            made.append(f"- {(rewards if method in ONLINE else losses)(whole)}")
+        run = curves(known, line)
+        if any(len(arms) == 2 for arms in run.values()):
+            made.append(f"- {(rewards if method in ONLINE else losses)(run)}")
         on = sorted({f"{record.conditions.hardware.get('gpu')}, " for record in of if record.rule.startswith("tuned")})
         commands = dict.fromkeys(each["command"] for each in (line, *known) if each["method"] == method)
         made += ["", f"{''.join(on)}{line['date'][:10]}, {', '.join(f'`{command}`' for command in commands)}"]
@@ -81,13 +83,13 @@ def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
 
 
 def curves(lines: Iterable[Mapping[str, Any]], line: Mapping[str, Any]) -> Curves:
-    """Of the seeds that both texts of a result were run with."""
+    """Of both texts of a result, by seed."""
     found: dict[str, dict[str, Sequence[Mapping[str, float]]]] = {}
     for arm, text in (("as it is", line["before"]), ("tuned", line["after"])):
         for each in lines:
             if each["method"] == line["method"] and each.get("script") == text:
                 found.setdefault(str(each["seed"]), {})[arm] = each["steps"]
-    return {seed: arms for seed, arms in found.items() if len(arms) == 2}
+    return found
 
 
 def current() -> str:
