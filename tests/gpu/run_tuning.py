@@ -39,7 +39,6 @@ from trl_lint.probe.trials import Limits, TrialSpec, gpu_memory, run_trial
 from trl_lint.probe.variants import diff, shadow
 from trl_lint.reports.redaction import redact
 
-SEARCH = 0.6  # of the time; the pairs at the end take the rest
 CURVE = 50  # steps
 SHORT = ("max_completion_length=128", "max_completion_length=32")  # fifty steps of generate take minutes otherwise
 TUNED = "tuned"
@@ -94,8 +93,9 @@ def tune(job: Job, running: Running) -> None:
         "--allow", "numerics", "--trials", str(options.trials), "--patience", str(options.patience), "--steps", str(job.steps),
     ]  # fmt: skip
     left = running.deadline - time.monotonic()
+    told += ["--minutes", f"{left / 60:.1f}"]
     command = [
-        *told, "--minutes", f"{left * options.search / 60:.2f}", "--trial-minutes", f"{options.trial_minutes:g}", "--pairs", "5",
+        *told, "--trial-minutes", f"{options.trial_minutes:g}", "--pairs", "5",
         "--apply", "--report", str((options.out / f"{job.name}.html").absolute()),
         "--summary", str((options.out / f"{job.name}.md").absolute()), "--launcher", shlex.join(running.python),
     ]  # fmt: skip
@@ -106,8 +106,7 @@ def tune(job: Job, running: Running) -> None:
     with (options.out / f"{job.name}.txt").open("w") as file:
         if ignored:
             file.write(f"$ cat pyproject.toml\n{ignored}")
-        shown = [job.script, *told, "--minutes", f"{left * options.search / 60:.1f}", "--apply"]
-        file.write(f"$ trl-lint tune {shlex.join(shown)}\n")
+        file.write(f"$ trl-lint tune {shlex.join([job.script, *told, '--apply'])}\n")
         file.flush()
         words = [sys.executable, "-m", "trl_lint", "tune", job.script, *command]
         with subprocess.Popen(words, cwd=folder, env=known, stdout=file, stderr=file) as process:
@@ -206,13 +205,6 @@ def parser() -> argparse.ArgumentParser:
     add("--model", type=Path, default=os.environ.get("PROBE_MODEL", HERE / "model"), help="of make_model.py")
     add("--trials", type=int, default=30, metavar="N", help="of the search, at most")
     add("--patience", type=int, default=12, metavar="N", help="end the search after so many that were no faster")
-    add(
-        "--search",
-        type=float,
-        default=SEARCH,
-        metavar="SHARE",
-        help="of the minutes; the rest is for the pairs at the end",
-    )
     add("--trial-minutes", type=float, default=1.5, metavar="M", help="the longest that a trial of the search may take")
     add("--ignore", action="append", default=[], metavar="RULE", help="whose settings are not searched")
     add("--steps", type=int, metavar="N", help="of each trial")

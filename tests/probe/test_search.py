@@ -191,6 +191,22 @@ def test_a_choice_that_always_stops_is_given_up() -> None:
     assert best["liger"] == 0
 
 
+def test_the_search_leaves_time_for_the_pairs_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, _ = searched(Sheet({"a": (1, 2), "b": (1, 1.05)}, ()), 0, Budget(4, 1.0, None, 5))
+    trials = [t for t in study.get_trials(deepcopy=False) if search.was_run(t)]
+    assert [t.user_attrs["warm"] for t in trials] == [pytest.approx(8 / t.value, abs=0.02) for t in trials if t.value]
+    study.set_user_attr("budget", {"trials": 9, "minutes": 1.0, "patience": None, "pairs": 5})
+    began = study.user_attrs["began"]
+    compared = [t for t in trials if t.params != {"a": 0, "b": 1}]  # the run as it is, the best, and the simpler one
+    pairs = 5 * sum(t.user_attrs["warm"] for t in compared)
+    monkeypatch.setattr("time.time", lambda: began + 60 - pairs - 0.1)
+    assert search.ended(study, trials) is None
+    monkeypatch.setattr("time.time", lambda: began + 60 - pairs + 0.1)
+    assert search.ended(study, trials) == "what is left of 1 minutes is for the pairs at the end"
+    monkeypatch.setattr("time.time", lambda: began + 61)
+    assert search.ended(study, trials) == "the 1 minutes are over"
+
+
 def test_it_ends_where_no_gain_is_expected_and_where_all_is_tried() -> None:
     flat = Sheet({"a": (1, 1, 1, 1), "b": (1, 1, 1, 1)}, ())
     study, run = searched(flat, 0, Budget(30, None, 5))

@@ -56,7 +56,12 @@ def parser() -> argparse.ArgumentParser:
     space.add_argument("--allow-training", action="append", default=[], metavar="NAME", help="also this setting or rule, though it is another training")  # fmt: skip
     budget = made.add_argument_group("how long")
     budget.add_argument("--trials", type=_whole, default=30, metavar="N", help="trials of the search (default: 30)")
-    budget.add_argument("--minutes", type=float, metavar="M", help="minutes of the search")
+    budget.add_argument(
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="minutes of all trials: the search leaves time for the pairs at the end",
+    )
     budget.add_argument("--patience", type=_whole, default=15, metavar="N", help="end after so many trials that were no faster (default: 15)")  # fmt: skip
     trial = made.add_argument_group("each trial")
     trial.add_argument("--launcher", metavar="WORDS", help="what starts the script, as for probe")
@@ -173,7 +178,7 @@ def _tuned(options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
     )  # fmt: skip
     try:
         storage = search.opened(url)
-        budget = search.Budget(options.trials, options.minutes, options.patience)
+        budget = search.Budget(options.trials, options.minutes, options.patience, options.pairs)
         study = search.study_of(told, storage, budget, space, resume=options.resume, join=options.worker)
     except search.CannotTune as error:
         raise UsageError(str(error)) from None

@@ -28,7 +28,7 @@ from optuna.storages import BaseStorage, RDBStorage, RetryHeartbeatStaleTrialCal
 from optuna.trial import FrozenTrial, TrialState
 
 from trl_lint.probe import kernels
-from trl_lint.probe.comparison import RULES, Metric, Series, Verdict, compare, peak, rate, steady_pair
+from trl_lint.probe.comparison import RULES, Metric, Series, Verdict, compare, median, peak, rate, steady_pair
 from trl_lint.probe.probed import AS_IS
 from trl_lint.probe.session import GOOD, Job, Listener, Session
 from trl_lint.probe.space import Choice, Point, Refused
@@ -115,11 +115,15 @@ Measure: TypeAlias = Callable[[Variant | None, str, Pace], Series]
 
 @dataclass(frozen=True)
 class Budget:
-    """When a search ends: after so many trials, so many minutes, or so many trials in a row that were no faster."""
+    """When a search ends: after so many trials, so many minutes, or so many trials in a row that were no faster.
+
+    Of the minutes it leaves what the comparison at the end is likely to take, which has so many `pairs`.
+    """
 
     trials: int = 30
     minutes: float | None = None
     patience: int | None = 15
+    pairs: int = 0
 
 
 # The study -----------------------------------------------------------------------------------------------------------
@@ -372,6 +376,7 @@ class Search:
         outcome = series.outcome if speed is not None or series.outcome != "trained" else NOT_TIMED
         _note(
             trial, outcome=outcome, error=series.error, took=time.monotonic() - begin, startup=series.startup,
+            warm=(series.startup or 0.0) + sum(series.seconds),
             memory=peak(series.gpu_used) or peak(series.allocated),
         )  # fmt: skip
         if speed is None:
@@ -524,8 +529,12 @@ def ended(study: optuna.Study, trials: Sequence[FrozenTrial]) -> str | None:
     run = sorted((t for t in trials if was_run(t)), key=lambda t: (t.datetime_complete or 0, t.number))
     if len(run) >= budget.trials:
         return f"all {budget.trials} trials were run"
-    if budget.minutes is not None and time.time() - study.user_attrs["began"] > budget.minutes * 60:
-        return f"the {budget.minutes:g} minutes are over"
+    if budget.minutes is not None:
+        left = budget.minutes * 60 - (time.time() - study.user_attrs["began"])
+        if left < 0:
+            return f"the {budget.minutes:g} minutes are over"
+        if (ending := _ending(run, budget.pairs)) and left < ending + median(t.user_attrs["took"] for t in run):
+            return f"what is left of {budget.minutes:g} minutes is for the pairs at the end"
     best, since = 0.0, 0
     for trial in run:
         value = trial.value if trial.state == TrialState.COMPLETE else None
@@ -536,6 +545,16 @@ def ended(study: optuna.Study, trials: Sequence[FrozenTrial]) -> str | None:
     if budget.patience is not None and best and since >= budget.patience:
         return f"the last {since} trials were no faster"
     return None
+
+
+def _ending(trials: Sequence[FrozenTrial], pairs: int) -> float:
+    """Seconds that the comparison at the end is likely to take if the search ends now; 0 where there is none to make."""
+    best = _best(trials)
+    if best is None or not best.user_attrs["text"]:
+        return 0.0
+    simpler = _simpler(trials, best)
+    compared = [t for t in trials if not t.user_attrs["text"] or t is best or _point(t) == simpler]
+    return pairs * math.fsum(t.user_attrs.get("warm", 0.0) for t in compared)
 
 
 @dataclass(frozen=True)
