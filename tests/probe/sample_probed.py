@@ -10,7 +10,7 @@ from pathlib import Path
 from trl_lint.model import Effect
 from trl_lint.probe.comparison import Outcome, Pair, Promise, Series, compare
 from trl_lint.probe.evidence import Record, load
-from trl_lint.probe.probed import Probed, Ran, Tried
+from trl_lint.probe.probed import Attempt, Probed, Ran, Searched, Tried
 
 RECORDS = Path(__file__).parents[2] / "docs" / "evidence" / "h200.jsonl"
 GIB = 2**30
@@ -178,6 +178,25 @@ def probed() -> Probed:
         refused=(("zero3-for-small-model", "the launch file is written by another program"),),
         notes=("pair 2: started although more memory is in use than before the first trial: GPU 0 by 1.2 GiB",),
     )
+
+
+def tuned() -> Probed:
+    """What a search of some settings led to; one of its trials ran out of memory, one was too slow to be waited for."""
+    attempts = (
+        Attempt("as it is", 404.5, "trained"),
+        Attempt("online-without-vllm", 2258.0, "trained"),
+        Attempt("online-without-vllm, rollout-batch=2, vllm-memory-share=0.9", None, "out of memory"),
+        Attempt("checkpointing=False", None, "slower"),
+        Attempt("online-without-vllm, vllm-memory-share=0.6", 2429.0, "trained"),
+        Attempt("online-without-vllm, vllm-memory-share=0.7", 2487.0, "trained"),
+    )
+    search = Searched(
+        "tokens per second", "the last 3 trials were no faster", attempts, 404.5, 2, ((OOM, 1),),
+        (("online-without-vllm", 0.81), ("vllm-memory-share", 0.12)),
+    )  # fmt: skip
+    whole = probed()
+    best = replace(whole.tried[0], name="tuned", title="online-without-vllm, vllm-memory-share=0.7")
+    return replace(whole, tried=(best,), kept="tuned", refused=(), search=search)
 
 
 def repaired() -> Probed:

@@ -17,7 +17,7 @@ from trl_lint.probe.comparison import Name, Series, Verdict
 from trl_lint.probe.page import numbers, page
 from trl_lint.probe.probed import Probed, Ran, Tried
 
-EVERY = [sample_probed.probed, sample_probed.repaired, sample_probed.hostile, sample_probed.empty]
+EVERY = [sample_probed.probed, sample_probed.tuned, sample_probed.repaired, sample_probed.hostile, sample_probed.empty]
 _VOID = frozenset({"meta", "circle", "line", "rect", "path", "polyline"})
 
 
@@ -98,10 +98,25 @@ def test_all_sections_and_verdicts_are_there() -> None:
         assert name in document.text
 
 
+def test_a_search_is_shown_trial_by_trial_with_what_mattered() -> None:
+    text = page(sample_probed.tuned())
+    document = Document(text)
+    assert "trl-lint tune grpo.py" in document.text
+    assert "The last 3 trials were no faster; 6 settings were run and 2 refused without a trial." in document.text
+    assert "online-without-vllm, vllm-memory-share=0.7: 2487 tokens per second, 6.1x" in document.texts
+    assert "1 of them did not train: torch.OutOfMemoryError" in document.text
+    chart = text[text.index('<svg class="attempts"') :]
+    chart = chart[: chart.index("</figure>")]
+    assert chart.count("<circle") == 4
+    assert chart.count(' end"') == 2  # one out of memory, one too slow
+    assert "online-without-vllm 81%" in document.text
+    assert "search" not in Document(page(sample_probed.probed())).attributes("id")
+
+
 def test_the_outcome_stands_first() -> None:
     found = sample_probed.probed()
     text = Document(page(found)).text
-    assert "5.0x as fast here (4.8 to 5.7), with 498% more memory: 2 fixes together" in text
+    assert "5.0x as fast here (4.8 to 5.7), with 6.0x the memory: 2 fixes together" in text
     assert "40 trials of 6 steps in 47 min, 2026-11-30" in text
     assert (
         Document(page(replace(found, kept=None))).text.count("Nothing to keep: 3 confirmed, 2 no gain, 1 slower") == 2

@@ -128,9 +128,11 @@ def test_an_optimum_outside_the_starts_is_found_within_30_trials() -> None:
 
 
 def test_what_mattered_most_is_said_first() -> None:
-    firsts = [next(iter(found(searched(Sheet(), seed, Budget(12, None, None))[0]).importances))[0] for seed in range(5)]
+    firsts = [
+        next(iter(found(searched(Sheet(), seed, Budget(12, None, None))[0]).told.importances))[0] for seed in range(5)
+    ]
     assert firsts == ["batch"] * 5
-    assert found(searched(Sheet(), 0, Budget(4, None, None))[0]).importances == ()
+    assert found(searched(Sheet(), 0, Budget(4, None, None))[0]).told.importances == ()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_what_ran_out_of_memory_rules_out_more_of_the_same() -> None:
     for earlier, later in ((a, b) for i, a in enumerate(full) for b in full[i + 1 :]):
         alike = {n: v for n, v in earlier.items() if n != "batch"} == {n: v for n, v in later.items() if n != "batch"}
         assert not (alike and later["batch"] >= earlier["batch"])
-    assert found(study).failures == (("CUDA out of memory", len(full)),)
+    assert found(study).told.failures == (("CUDA out of memory", len(full)),)
     best = found(study).point
     assert best is not None
     assert best["batch"] == 3  # the fastest that fits

@@ -24,7 +24,7 @@ def printed(probed: Probed, width: int = 110, **known: Any) -> str:
 
 def test_the_table() -> None:
     lines = printed(sample_probed.probed(), 140).splitlines()
-    assert lines[0] == "5.0x as fast here (4.8 to 5.7), with 498% more memory: 2 fixes together"
+    assert lines[0] == "5.0x as fast here (4.8 to 5.7), with 6.0x the memory: 2 fixes together"
     assert lines[1] == "grpo.py on NVIDIA H200, trl 1.16.0, transformers 5.17.0, torch 2.11.0+cu130, vllm 0.25.1"
     assert lines[3].split() == ["Fix", "Verdict", "Speed", "Memory", "Start-up", "Pairs"]
     table = "\n".join(" ".join(line.split()) for line in lines[4:])
@@ -107,7 +107,7 @@ def test_there_may_be_nothing_to_compare(made: type[Probed]) -> None:
         ),
         (
             Verdict("confirmed", 1.5, 1.4, 1.6, 5, "steps per second", 2.0, gains=("speed",)),
-            "1.50x as fast here (1.40 to 1.60), with 100% more memory: a fix",
+            "1.50x as fast here (1.40 to 1.60), with 2.00x the memory: a fix",
         ),
         (Verdict("confirmed", 1.0, 0.99, 1.01, 5, "steps per second", 0.62, gains=("memory",)), "38% less memory here, no slower: a fix"),
         (Verdict("repaired"), "It trains here: a fix"),
@@ -156,7 +156,7 @@ def test_where_says_only_what_is_known() -> None:
 
 def test_markdown() -> None:
     lines = plain(sample_probed.probed()).splitlines()
-    assert lines[0] == "**5.0x as fast here (4.8 to 5.7), with 498% more memory: 2 fixes together**"
+    assert lines[0] == "**5.0x as fast here (4.8 to 5.7), with 6.0x the memory: 2 fixes together**"
     table = [line for line in lines if line.startswith("|")]
     assert table[0] == f"| {' | '.join(COLUMNS)} |"
     assert (

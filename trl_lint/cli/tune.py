@@ -17,11 +17,11 @@ from trl_lint.cli.progress import progress
 from trl_lint.fixing.writing import NotWritten, replace_file
 from trl_lint.model import Derived, Effect, Known, Value
 from trl_lint.probe import evidence, hardware
-from trl_lint.probe.comparison import RULES, times
+from trl_lint.probe.comparison import RULES
 from trl_lint.probe.probed import Probed
 from trl_lint.probe.session import CannotProbe, Job, Silence
 from trl_lint.probe.space import Allowed, Refused, Space, knob_names
-from trl_lint.probe.table import headline, where
+from trl_lint.probe.table import headline, history, where
 from trl_lint.probe.variants import Variant, diff
 from trl_lint.reports.redaction import redact
 from trl_lint.rulebook.files import Context, Examined
@@ -193,7 +193,7 @@ def _tuned(options: argparse.Namespace, own: Sequence[str], given: Sequence[str]
                 return 0
             for other in others:
                 other.wait()
-            return _result(options, session, space, search.found(study), reason)
+            return _result(options, session, space, search.found(study, reason))
     except KeyboardInterrupt:
         if not options.worker:
             print(f"trl-lint: {options.file}: what was tried is kept; go on with --resume", file=sys.stderr)
@@ -260,26 +260,26 @@ def _telling(study: Study) -> Callable[[FrozenTrial], None]:
 # The result ----------------------------------------------------------------------------------------------------------
 
 
-def _result(options: argparse.Namespace, session: Trials, space: Space, found: Found, reason: str) -> int:
+def _result(options: argparse.Namespace, session: Trials, space: Space, found: Found) -> int:
     """Compare the best point with the run as it is; print, record and write what came of it."""
     from trl_lint.probe.search import SIMPLER, TUNED
 
+    told = found.told
     if found.point is None:
-        most = f"; most often: {redact(found.failures[0][0])}" if found.failures else ""
-        raise UsageError(f"{options.file}: none of {found.run} trials trained{most}")
-    if found.run < LEAST_TRIALS:
-        raise UsageError(f"{options.file}: {reason} before two settings had been tried; give it more")
-    history = list(_history(found, reason))
+        most = f"; most often: {redact(told.failures[0][0])}" if told.failures else ""
+        raise UsageError(f"{options.file}: none of {len(told.attempts)} trials trained{most}")
+    if len(told.attempts) < LEAST_TRIALS:
+        raise UsageError(f"{options.file}: {told.ended} before two settings had been tried; give it more")
     try:
         best = space.variant(found.point, TUNED)
         simpler = space.variant(found.simpler, SIMPLER) if found.simpler is not None else None
     except Refused as error:  # it was written before: only if the files have changed meanwhile
         raise UsageError(f"{options.file}: {error}") from None
     if best is None:
-        print("\n".join(history))
+        print("\n".join(history(told)))
         print("Nothing was faster than the run as it is.")
         return 1
-    session.notes += history
+    session.told = told
     session.listener = progress()
     session.measure([best] if simpler is None else [best, simpler])
     kept = session.kept()
@@ -299,29 +299,11 @@ def _result(options: argparse.Namespace, session: Trials, space: Space, found: F
     return 0
 
 
-def _history(found: Found, reason: str) -> Iterator[str]:
-    """The search in a few lines: how it went, what mattered, what failed."""
-    yield f"Search: {reason}; {found.run} settings were run and {found.refused} refused without a trial."
-    best = 0.0
-    for number, (title, speed, _) in enumerate(found.history, 1):
-        if speed is not None and speed > best:
-            best = speed
-            yield f"  trial {number}: {speed:.4g} {found.metric}{_faster(speed, found.as_is)}: {title}"
-    if found.importances:
-        yield f"What mattered: {', '.join(f'{name} {share:.0%}' for name, share in found.importances)}."
-    for error, count in found.failures[:3]:
-        yield f"{count} of them did not train: {redact(error)}"
-
-
-def _faster(speed: float, as_is: float | None) -> str:
-    return f", {times(speed / as_is)}x" if as_is and speed != as_is else ""
-
-
 def plain(probed: Probed, found: Found, best: Variant, job: Job) -> str:
     """What a person can paste into a pull request."""
     lines = [
         f"### {headline(probed)}", "",
-        f"Measured by {probed.tool} on {where(probed)}, {probed.date[:10]}: the best of {found.run} settings, then compared with the run as it is in pairs.", "",
+        f"Measured by {probed.tool} on {where(probed)}, {probed.date[:10]}: the best of {len(found.told.attempts)} settings, then compared with the run as it is in pairs.", "",
     ]  # fmt: skip
     shown = [tried for tried in probed.tried if tried.name == best.name]
     lines += [f"- {tried.verdict.name}: {tried.verdict.reason}" for tried in shown]

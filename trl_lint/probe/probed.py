@@ -49,8 +49,37 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One trial of a search. `speed` is None where it did not train or was ended early; `outcome` says which."""
+
+    title: str
+    speed: float | None
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The search before the pairs. `speed` of its attempts, in their order, is in `metric`, and so is `as_is`.
+
+    `ended` says why it went no further, `refused` how many settings cost no trial. `failures` and `importances` are
+    (error, times) and (choice, share of the differences that it makes), the most first.
+    """
+
+    metric: str
+    ended: str
+    attempts: tuple[Attempt, ...]
+    as_is: float | None = None
+    refused: int = 0
+    failures: tuple[tuple[str, int], ...] = ()
+    importances: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class Probed:
-    """One probe of one script. `date` is ISO 8601, UTC; `command` runs it again; `kept` names the variant to keep."""
+    """One probe of one script. `date` is ISO 8601, UTC; `command` runs it again; `kept` names the variant to keep.
+
+    `search` is what led to the variants where a tuner did.
+    """
 
     script: str
     command: str
@@ -64,6 +93,7 @@ class Probed:
     kept: str | None = None
     refused: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    search: Searched | None = None
 
     def pairs(self, tried: Tried) -> list[Pair]:
         """The pairs in which both the script as it is and the variant were run."""

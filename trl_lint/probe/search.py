@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
@@ -29,7 +29,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from trl_lint.probe import kernels
 from trl_lint.probe.comparison import RULES, Metric, Series, Verdict, compare, median, peak, rate, steady_pair
-from trl_lint.probe.probed import AS_IS
+from trl_lint.probe.probed import Attempt, Probed, Searched
 from trl_lint.probe.session import GOOD, Job, Listener, Session
 from trl_lint.probe.space import Choice, Point, Refused
 from trl_lint.probe.trials import Trial
@@ -90,7 +90,7 @@ class _Needless(Exception):
     """A point that needs no trial of its own. Optuna counts it as failed, so that nothing is learned from it."""
 
 
-class Searched(Protocol):
+class Choosing(Protocol):
     """What is searched: a `Space`."""
 
     @property
@@ -211,7 +211,7 @@ def _anonymous(url: str) -> str:
 
 
 def study_of(
-    identity: Identity, storage: BaseStorage, budget: Budget, space: Searched, *, resume: bool, join: bool
+    identity: Identity, storage: BaseStorage, budget: Budget, space: Choosing, *, resume: bool, join: bool
 ) -> optuna.Study:
     """The study, made, or with `resume` gone on with, or with `join` worked on with others. Raises CannotTune."""
     with _quiet():
@@ -262,7 +262,7 @@ class Search:
     """
 
     def __init__(
-        self, study: optuna.Study, space: Searched, measure: Measure, *, seed: int = 0, worker: int = 0, poll: float = 2.0,
+        self, study: optuna.Study, space: Choosing, measure: Measure, *, seed: int = 0, worker: int = 0, poll: float = 2.0,
         heard: Callable[[FrozenTrial], None] = lambda _trial: None, grace: float = GRACE,
     ) -> None:  # fmt: skip
         self.study = study
@@ -559,27 +559,18 @@ def _ending(trials: Sequence[FrozenTrial], pairs: int) -> float:
 
 @dataclass(frozen=True)
 class Found:
-    """What a study has found. `point` is None where nothing trained; `failures` are the commonest first.
+    """What a study has found. `point` is None where nothing trained.
 
     `simpler` is a point with some of the settings of the best and no others that may be as fast.
     """
 
     point: Point | None
     simpler: Point | None
-    title: str
-    speed: float | None
-    as_is: float | None
-    metric: str
-    run: int
-    refused: int
-    failures: tuple[tuple[str, int], ...]
-    importances: tuple[tuple[str, float], ...]
-    history: tuple[tuple[str, float | None, str], ...]
-    """Of each trial that was run, in order: its title, its speed, and how it ended."""
+    told: Searched
 
 
-def found(study: optuna.Study) -> Found:
-    """The state of a study."""
+def found(study: optuna.Study, reason: str = "") -> Found:
+    """The state of a study, which has ended for that reason."""
     trials = study.get_trials(deepcopy=False)
     run = [t for t in trials if was_run(t)]
     best = _best(run)
@@ -589,12 +580,18 @@ def found(study: optuna.Study) -> Found:
         for t in run
         if t.state == TrialState.PRUNED and t.user_attrs["outcome"] != "slower"
     )
+    attempts = tuple(
+        Attempt(
+            t.user_attrs["title"], t.value if t.state == TrialState.COMPLETE else None, t.user_attrs["outcome"]
+        )
+        for t in run
+    )  # fmt: skip
     return Found(
         _point(best) if best is not None else None, _simpler(run, best) if best is not None else None,
-        best.user_attrs["title"] if best is not None else AS_IS,
-        best.value if best is not None else None, as_is, study.user_attrs.get("metric", "steps per second"),
-        len(run), sum("refused" in t.user_attrs for t in trials), tuple(failures.most_common()), _importances(study),
-        tuple((t.user_attrs["title"], t.value if t.state == TrialState.COMPLETE else None, t.user_attrs["outcome"]) for t in run),
+        Searched(
+            study.user_attrs.get("metric", "steps per second"), reason, attempts, as_is, sum("refused" in t.user_attrs for t in trials),
+            tuple(failures.most_common()), _importances(study),
+        ),
     )  # fmt: skip
 
 
@@ -622,10 +619,15 @@ class Trials(Session):
     def __init__(self, job: Job, listener: Listener | None = None) -> None:
         super().__init__(job, listener)
         self._number = SINGLE
+        self.told: Searched | None = None
 
     def __enter__(self) -> Trials:
         super().__enter__()
         return self
+
+    def probed(self) -> Probed:
+        """Everything so far, and what the search has `told`."""
+        return replace(super().probed(), search=self.told)
 
     def kept(self) -> Variant | None:
         """The best point; the simpler one if no gain was seen of what the best has beyond it."""

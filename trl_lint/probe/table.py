@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from trl_lint.probe.comparison import RULES, Name, Verdict, times
-from trl_lint.probe.probed import Probed, Ran, Tried
+from trl_lint.probe.probed import Probed, Ran, Searched, Tried
 from trl_lint.reports.words import one_line, plural
 
 if TYPE_CHECKING:
@@ -107,6 +107,36 @@ def headline(probed: Probed) -> str:
     return f"Nothing to keep: {', '.join(f'{counts[name]} {name}' for name in get_args(Name) if counts[name])}"
 
 
+def history(search: Searched) -> Iterator[str]:
+    """A search in a few lines: how it went, what mattered, what failed."""
+    yield f"Search: {summary(search)}"
+    best = 0.0
+    for number, attempt in enumerate(search.attempts, 1):
+        if attempt.speed is not None and attempt.speed > best:
+            best = attempt.speed
+            yield f"  trial {number}: {pace(search, best)}: {shown(attempt.title)}"
+    if search.importances:
+        yield f"What mattered: {', '.join(f'{shown(name)} {share:.0%}' for name, share in search.importances)}."
+    yield from failures(search)
+
+
+def summary(search: Searched) -> str:
+    """Why it ended, and how far it came."""
+    return f"{search.ended}; {len(search.attempts)} settings were run and {search.refused} refused without a trial."
+
+
+def pace(search: Searched, speed: float) -> str:
+    """ "2429 tokens per second, 6.0x": and how many times that of the script as it is."""
+    faster = f", {times(speed / search.as_is)}x" if search.as_is and speed != search.as_is else ""
+    return f"{speed:.4g} {search.metric}{faster}"
+
+
+def failures(search: Searched) -> Iterator[str]:
+    """The commonest errors of a search."""
+    for error, count in search.failures[:3]:
+        yield f"{count} of them did not train: {shown(error)}"
+
+
 def _gain(verdict: Verdict) -> str:
     change = (verdict.memory_ratio or 1.0) - 1
     leaner = f"{-change:.0%} less memory"
@@ -115,7 +145,8 @@ def _gain(verdict: Verdict) -> str:
     if "speed" in verdict.gains and verdict.ratio is not None:
         faster = "as fast" if verdict.metric == "steps per second" else "the tokens per second"
         # What is paid for it belongs to the outcome too.
-        hungrier = f", with {change:.0%} more memory" if change > RULES.memory_gain else ""
+        dear = f"{times(change + 1)}x the memory" if change >= 1 else f"{change:.0%} more memory"
+        hungrier = f", with {dear}" if change > RULES.memory_gain else ""
         also = f", with {leaner}" if "memory" in verdict.gains else hungrier
         return f"{times(verdict.ratio)}x {faster} here{_bounds(verdict)}{also}"
     return f"{leaner} here, no slower" if "memory" in verdict.gains else "Confirmed here"
@@ -207,6 +238,9 @@ def print_table(probed: Probed, console: Console) -> None:
             console.print(Text(f"  {row.reproduce}"), soft_wrap=True)
     for name, why in probed.refused:
         console.print(Text.assemble((shown(name), "bold"), f": not tried: {shown(why)}"))
+    if probed.search is not None:
+        for line in history(probed.search):
+            console.print(Text(line))
     for note in probed.notes:
         console.print(Text(f"note: {shown(note)}"))
 

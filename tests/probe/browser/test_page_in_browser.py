@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-EVERY = [sample_probed.probed, sample_probed.repaired, sample_probed.hostile, sample_probed.empty]
+EVERY = [sample_probed.probed, sample_probed.tuned, sample_probed.repaired, sample_probed.hostile, sample_probed.empty]
 SECTIONS = ("tried", "gains", "time", "steps", "diffs", "failures", "machine", "notes", "reading")
 
 # WCAG 2: for each run of text its contrast with what is painted behind it; those below 4.5 are returned.

@@ -11,8 +11,21 @@ from trl_lint.probe.comparison import RULES, Name, Pair, Series, times
 from trl_lint.probe.evidence import Scalar
 from trl_lint.probe.page import numbers
 from trl_lint.probe.page.charts import Charts, scale
-from trl_lint.probe.probed import AS_IS, Probed, Ran, Tried
-from trl_lint.probe.table import COLUMNS, Row, headline, memory, rows, shown, speed, stopped, where
+from trl_lint.probe.probed import AS_IS, Probed, Ran, Searched, Tried
+from trl_lint.probe.table import (
+    COLUMNS,
+    Row,
+    failures,
+    headline,
+    memory,
+    pace,
+    rows,
+    shown,
+    speed,
+    stopped,
+    summary,
+    where,
+)
 from trl_lint.reports.redaction import HIDDEN, redact
 from trl_lint.reports.words import plural
 
@@ -46,6 +59,7 @@ def page(probed: Probed) -> str:
         _section(name, heading, body)
         for name, heading, body in (
             ("tried", "What was tried", _tried(probed)),
+            ("search", "The search before", _search(probed, charts)),
             ("gains", "Speed and memory, before and after", _gains(probed, charts)),
             ("time", "Where the time goes", _time(probed, charts)),
             ("steps", "Step by step", _steps(probed, charts)),
@@ -75,7 +89,7 @@ def _header(probed: Probed) -> str:
     trials = len(probed.as_is) + sum(len(tried.ran) for tried in probed.tried)
     told = f"{plural(trials, 'trial')} of {plural(probed.steps, 'step')} in {_duration(probed.seconds)}"
     return (
-        f'<header>\n<p class="over">trl-lint probe <code>{_text(probed.script)}</code></p>\n'
+        f'<header>\n<p class="over">trl-lint {"probe" if probed.search is None else "tune"} <code>{_text(probed.script)}</code></p>\n'
         f"<h1>{_text(headline(probed))}</h1>\n<p>{_text(where(probed))}</p>\n<p>{_text(told)}, <time>{_text(shown(probed.date)[:10])}</time></p>\n</header>\n"
     )
 
@@ -112,6 +126,47 @@ def _row(tried: Tried, row: Row, kept: bool) -> str:
         for label, cell in zip(COLUMNS[2:], cells, strict=True)
     )
     return f'<tr role="row">{first}<td role="cell">{_verdict(row.verdict)}</td>{others}</tr>\n'
+
+
+def _search(probed: Probed, charts: Charts) -> str:
+    """What led to the variants, where a tuner did: every trial, and what made the difference."""
+    search = probed.search
+    if search is None:
+        return ""
+    said = f"{summary(search)[:1].upper()}{summary(search)[1:]}"
+    told = [
+        f"{shown(one.title)}: {pace(search, one.speed) if one.speed is not None else shown(one.outcome)}"
+        for one in search.attempts
+    ]
+    figures = [_attempts_chart(search, told, charts)]
+    if search.importances:
+        figures.append(_importance_chart(search, charts))
+    every = "".join(f"<li>{_text(line)}</li>\n" for line in told)
+    return (
+        f"<p>{_text(said)} The best of them went into the pairs above.</p>\n"
+        f'<div class="columns">\n{"".join(figures)}</div>\n{_list(_text(line) for line in failures(search))}'
+        f"<details><summary>Every trial</summary>\n<ol>\n{every}</ol>\n</details>\n"
+    )
+
+
+def _attempts_chart(search: Searched, told: Sequence[str], charts: Charts) -> str:
+    speeds = [one.speed for one in search.attempts]
+    most = max((speed for speed in speeds if speed is not None), default=1.0)
+    svg = charts.attempts(speeds, most, "The trials of the search", "; ".join(told))
+    legend = _legend(("fixed", "a trial"), ("as-is", "the fastest so far"))
+    scale = f"0 to {_number(most)} {search.metric}, {plural(len(speeds), 'trial')}"
+    caption = f"<b>Every trial</b>, higher is faster: {scale}. A cross did not train, or was ended early.{legend}"
+    return f"<figure>\n<figcaption>{caption}</figcaption>\n{svg}</figure>\n"
+
+
+def _importance_chart(search: Searched, charts: Charts) -> str:
+    most = search.importances[0][1]
+    made = [
+        _bar(name, charts.bar("fixed", share, most, shown(name), f"{share:.0%}"), f"{share:.0%}", wide=True)
+        for name, share in search.importances
+    ]
+    caption = "<b>What mattered</b>: the share of the differences between trials that each choice makes, by fANOVA."
+    return f"<figure>\n<figcaption>{caption}</figcaption>\n{''.join(made)}</figure>\n"
 
 
 def _gains(probed: Probed, charts: Charts) -> str:

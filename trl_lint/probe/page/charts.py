@@ -62,6 +62,27 @@ class Charts:
         marks += [f'<line class="gap" x1="{_at(x, most)}" x2="{_at(x, most)}" y1="0" y2="18"/>' for x in ends if x > 0]
         return self._svg("bar", title, description, "".join(marks))
 
+    def attempts(self, speeds: Sequence[float | None], most: float, title: str, description: str) -> str:
+        """A dot for the speed of each trial on a scale that ends at `most`, the best so far as a line, a cross for None."""
+        longest, top = len(speeds), most * 1.08
+        fastest = [(number, best) for number, best in enumerate(_best_so_far(speeds), 1) if best > 0]
+        at = " ".join(
+            f"{100 * (number - 0.5) / longest:.2f},{100 - _height(best, top):.2f}" for number, best in fastest
+        )
+        marks = ['<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>']
+        if len(fastest) > 1:
+            marks.append(
+                '<svg aria-hidden="true" viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="100%">'
+                f'<polyline class="as-is" points="{at}"/></svg>'
+            )
+        for number, speed in enumerate(speeds, 1):
+            x = _x(number, longest)
+            if speed is None:
+                marks.append(_cross("as-is", x, "96%"))
+            else:
+                marks.append(f'<circle class="fixed" cx="{x}" cy="{100 - _height(speed, top):.2f}%" r="3.5"/>')
+        return self._svg("attempts", title, description, "".join(marks))
+
     def steps(self, a: Series, b: Series, dropped: int, most: float, longest: int, title: str, description: str) -> str:
         """Seconds of each step of a pair of trials on a scale of `most` seconds and `longest` steps."""
         marks = [
@@ -73,6 +94,13 @@ class Charts:
             *_line("fixed", b, dropped, most, longest),
         ]
         return self._svg("steps", title, description, "".join(marks))
+
+
+def _best_so_far(speeds: Sequence[float | None]) -> Iterator[float]:
+    best = 0.0
+    for speed in speeds:
+        best = max(best, speed or 0.0)
+        yield best
 
 
 def scale(series: Sequence[tuple[Series, int]]) -> float:
@@ -101,8 +129,11 @@ def _line(side: str, series: Series, dropped: int, most: float, longest: int) ->
             yield f'<circle class="{side}{hollow}" cx="{x}" cy="{100 - _height(s, most):.2f}%" r="2.5"/>'
     if not series.trained:
         step, s = points[-1] if points else (1, 0.0)
-        y = f"{100 - _height(s, most):.2f}%"
-        yield f'<svg aria-hidden="true" class="beyond" x="{_x(step, longest)}" y="{y}"><path class="{side} end" d="M-4 -4L4 4M-4 4L4 -4"/></svg>'
+        yield _cross(side, _x(step, longest), f"{100 - _height(s, most):.2f}%")
+
+
+def _cross(side: str, x: str, y: str) -> str:
+    return f'<svg aria-hidden="true" class="beyond" x="{x}" y="{y}"><path class="{side} end" d="M-4 -4L4 4M-4 4L4 -4"/></svg>'
 
 
 def _height(seconds: float, most: float) -> float:

@@ -19,6 +19,7 @@ class TrainingArguments:
     report_to: list = dataclasses.field(default_factory=lambda: ["wandb"])
     hub_token: str = "hf_secret"
     eos_token: str = "<eos>"
+    pad_to_multiple_of: int | None = None
     retry: int = 0
 
 
