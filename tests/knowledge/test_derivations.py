@@ -15,7 +15,7 @@ from trl_lint.knowledge.derivations import derive
 def steps(body: str) -> list[list[str | None]]:
     function = ast.parse("def __post_init__(self):\n" + textwrap.indent(textwrap.dedent(body), "    ")).body[0]
     assert isinstance(function, ast.FunctionDef)
-    return derive("C", function)
+    return derive("C", function, {"Kind"})
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,11 @@ def steps(body: str) -> list[list[str | None]]:
             [["_C_1", "a is None", ""], ["a", "1", "a is None"], ["b", "2", "_C_1"]],
         ),
         ("old = self.a\nself.a = 1\nself.b = old", [["_C_1", "a", ""], ["a", "1", ""], ["b", "_C_1", ""]]),
+        # A member of an enumeration says what its text says.
+        ("self.a = Kind(self.a)", []),
+        ("if isinstance(self.a, str):\n    self.b = Kind(self.a)", [["b", "a", "isinstance(a, str)"]]),
+        ("if isinstance(self.a, Kind):\n    self.a = self.a.value", []),
+        ("self.a = Other(self.a)", [["a", "Other(a)", ""]]),
         ("pass", []),
         ("x = 1", []),
         ("warnings.warn('…')", []),

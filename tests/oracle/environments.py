@@ -22,6 +22,7 @@ RELEASES = {
     "0.19.1": "4.52.4",
     "0.22.2": "4.56.2",
     "0.24.0": "4.57.6",
+    "0.28.0": "4.57.6",
     "0.29.1": "5.4.0",
     "1.5.1": "5.12.1",
     "1.9.2": "5.15.1",
@@ -61,9 +62,9 @@ def build(envs: Path, release: str) -> Path:
     return python
 
 
-def build_liger(envs: Path, release: str) -> Path:
-    """A folder with liger-kernel and triton to put on the path of a release's interpreter."""
-    version = [liger for first, liger in LIGER.items() if Version(release) >= Version(first)][-1]
+def build_liger(envs: Path, release: str, version: str | None = None) -> Path:
+    """A folder with liger-kernel, of that version or the usual one, and triton to put on the path of a release's interpreter."""
+    version = version or [liger for first, liger in LIGER.items() if Version(release) >= Version(first)][-1]
     folder = envs / f"_liger-{version}"
     if not folder.exists():
         pip = str(python_of(envs, release).with_name("pip"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -21,11 +21,28 @@ Step: TypeAlias = "list[str | None]"
 MUTATORS: Final = frozenset({"update", "pop", "popitem", "append", "extend", "insert", "remove", "clear", "setdefault"})
 
 
-def derive(owner: str, function: ast.FunctionDef) -> list[Step]:
-    """The steps of the `__post_init__` of class `owner`."""
-    walk = _Walk(owner, _locals(function))
-    walk.block(function.body, ())
-    return _used(owner, walk.steps)
+def derive(owner: str, function: ast.FunctionDef, enumerations: Collection[str] = ()) -> list[Step]:
+    """The steps of the `__post_init__` of class `owner`. What it makes a member of one of `enumerations` stays what it was."""
+    plain = _Plain(enumerations).visit(copy.deepcopy(function))
+    walk = _Walk(owner, _locals(plain))
+    walk.block(plain.body, ())
+    return _used(owner, [step for step in walk.steps if step[0] != step[1]])
+
+
+class _Plain(ast.NodeTransformer):
+    """`Kind(self.kind)` becomes `self.kind`: a text and the member that has it say the same. What a file says is no member yet."""
+
+    def __init__(self, enumerations: Collection[str]) -> None:
+        self.enumerations = enumerations
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=[inner], keywords=[]) if name in self.enumerations:
+                return inner
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, ast.Name(id=name)]) if name in self.enumerations:
+                return ast.Constant(False)
+        return node
 
 
 @dataclass(eq=False)

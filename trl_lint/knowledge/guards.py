@@ -94,7 +94,8 @@ PACKAGES: Final = frozenset(
 )  # fmt: skip
 STRATEGIES: Final = {name: name.lower() for name in ("NO", "STEPS", "EPOCH", "BEST")}
 ENUMERATIONS: Final[Mapping[str, Mapping[str, str]]] = {"IntervalStrategy": STRATEGIES, "SaveStrategy": STRATEGIES}
-"""The enumerations of transformers that TRL compares with; their members equal these texts."""
+"""The enumerations of transformers that TRL compares with; their members equal these texts. TRL's own come on top of them: a text
+that a config makes a member of one stays that text here."""
 
 NOT_FIELDS: Final = frozenset(
     {"n_gpu", "device", "process_index", "local_process_index", "distributed_state", "parallel_mode", "train_batch_size", "eval_batch_size",

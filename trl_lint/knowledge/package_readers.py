@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from trl_lint.knowledge import guards
 from trl_lint.knowledge.fields import own_fields
 from trl_lint.knowledge.metadata import read_metadata
-from trl_lint.knowledge.source import UNREADABLE, Module, Source, literal
+from trl_lint.knowledge.source import UNREADABLE, Module, Source, enumerations, literal
 from trl_lint.knowledge.trl_reader import signature
 
 Facts: TypeAlias = dict[str, Any]
@@ -65,24 +65,10 @@ def _inherited_fields(module: Module, name: str) -> Iterator[tuple[str, list[Any
 
 def _refusals(module: Module, utilities: Module) -> list[guards.Row]:
     """What `TrainingArguments.__post_init__` makes of its fields and refuses; not what it warns of."""
-    enumerations = {name: _members(node) for home in (utilities, module) for name, node in home.classes.items()}
-    library = guards.Library(
-        {module.name: module}, lambda _module, _node: [], lambda _module, _name: None, enumerations
-    )
+    known = {**enumerations(utilities), **enumerations(module)}
+    library = guards.Library({module.name: module}, lambda _module, _node: [], lambda _module, _name: None, known)
     rows = guards.config_sequence(library, module.name, module.classes["TrainingArguments"])
     return [row for row in rows if not (row[0] or "").startswith(guards.WARNING)]
-
-
-def _members(node: ast.ClassDef) -> dict[str, str]:
-    """The members of an enumeration of texts, which equal these; {} of any other class."""
-    if not any(ast.unparse(base).endswith("Enum") for base in node.bases):
-        return {}
-    members = {
-        target.id: literal(statement.value)
-        for statement in node.body
-        if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name)
-    }
-    return {name: value for name, value in members.items() if isinstance(value, str)}
 
 
 def _kernels_window(module: Module) -> list[str | None] | None:

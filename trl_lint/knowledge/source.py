@@ -155,6 +155,20 @@ def top_level(body: list[ast.stmt], *, typing_only: bool = True) -> Iterator[ast
                 yield from top_level(inner, typing_only=typing_only)
 
 
+def enumerations(module: Module) -> dict[str, dict[str, str]]:
+    """The enumerations of texts that a module defines: the text of each member."""
+    found: dict[str, dict[str, str]] = {}
+    for name, node in module.classes.items():
+        if any(ast.unparse(base).endswith("Enum") for base in node.bases):
+            members = {
+                target.id: literal(statement.value)
+                for statement in node.body
+                if isinstance(statement, ast.Assign) and isinstance(target := statement.targets[0], ast.Name)
+            }
+            found[name] = {member: text for member, text in members.items() if isinstance(text, str)}
+    return {name: members for name, members in found.items() if members}
+
+
 def literal(node: ast.expr, names: Mapping[str, ast.expr] | None = None) -> Any:
     """A JSON value of a literal expression, or UNREADABLE. `names` are constants that it may refer to.
 

@@ -10,7 +10,7 @@ from trl_lint.knowledge import guards, script_reader
 from trl_lint.knowledge.derivations import derive
 from trl_lint.knowledge.fields import own_fields
 from trl_lint.knowledge.metadata import read_metadata
-from trl_lint.knowledge.source import UNREADABLE, Module, Source, literal, top_level
+from trl_lint.knowledge.source import UNREADABLE, Module, Source, enumerations, literal, top_level
 
 Facts: TypeAlias = dict[str, Any]
 
@@ -25,7 +25,8 @@ def read(source: Source) -> Facts:
     commands = _commands(modules)
     trainers = library.homes(("Trainer",))
     scripts = script_reader.scripts(modules, commands, library.origin, configs)
-    calls = guards.Library(modules, library.bases, library.origin)
+    known = {**guards.ENUMERATIONS, **library.enumerations}
+    calls = guards.Library(modules, library.bases, library.origin, known)
     return {
         "exports": {name: sorted(library.exports(module)) for name, module in modules.items()},
         "configs": {name: library.config(*home) for name, home in configs.items()},
@@ -53,6 +54,7 @@ class _Library:
 
     def __init__(self, modules: Mapping[str, Module]) -> None:
         self.modules = modules
+        self.enumerations = {n: members for module in modules.values() for n, members in enumerations(module).items()}
         self.structures: dict[str, Mapping[str, list[str]] | None] = {}
 
     def exports(self, module: Module) -> set[str]:
@@ -187,7 +189,7 @@ class _Library:
             facts["fields"] = fields
         for statement in node.body:
             if isinstance(statement, ast.FunctionDef) and statement.name == "__post_init__":
-                facts["steps"] = derive(node.name, statement)
+                facts["steps"] = derive(node.name, statement, self.enumerations)
         return facts
 
     def trainer(self, module: str, node: ast.ClassDef) -> Facts:
