@@ -32,6 +32,7 @@ from typing import Any
 import run_jobs
 from jobs import AS_IS, TUNING, Arm, Job, Question
 from run_jobs import HERE, Running, place_model
+from tuned_page import by_hand
 
 from trl_lint.probe import evidence
 from trl_lint.probe.session import ONLINE
@@ -131,10 +132,8 @@ def pairs(job: Job, running: Running) -> None:
         print(f"{job.name}: not tuned, or left as it was")
         return
     changed = diff({job.script: after.encode()}, {job.script: before.encode()})
-    added = [each[1:].strip().rstrip(",") for each in changed.splitlines() if each[:1] == "+" and each[:3] != "+++"]
     hand = Arm(TUNED, ((before, after),))
-    title = f"what the tuner found ({', '.join(added)})"
-    question = Question("tuned-over-by-hand", "by hand", TUNED, title, "numerics")
+    question = Question("tuned-over-by-hand", "by hand", TUNED, by_hand(changed), "numerics")
     running.job = replace(job, arms=(*job.arms, hand), questions=(question,))
     running.named = named(job, "pairs")
     running.run()

@@ -69,10 +69,17 @@ def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
     for method, line in sorted({line["method"]: line for line in known if "diff" in line}.items()):
         of = [record for record in found if record.conditions.method == method]
         made += ["", f"## {method.upper()}", "", "```diff", line["diff"].rstrip("\n"), "```", ""]
-        for name, over in (("tuned", "the defaults"), ("tuned-over-by-hand", "the advice")):
-            made += [
-                f"- over {over}: {record.verdict.name}: {record.verdict.reason}" for record in of if record.rule == name
-            ]
+        # A search that ended anew has a newer record; the pairs by hand are about one result.
+        newest = {record.rule: record for record in sorted(of, key=lambda record: record.date)}
+        hand = next((r for r in of if r.rule == "tuned-over-by-hand" and r.title == by_hand(line["diff"])), None)
+        for over, record in (
+            ("the defaults", newest.get("tuned")),
+            ("the defaults", newest.get("simpler")),
+            ("the advice", hand),
+        ):
+            if record is not None:
+                title = f" {record.title}:" if over == "the defaults" else ""
+                made.append(f"- over {over}:{title} {record.verdict.name}: {record.verdict.reason}")
         run = curves(known, line)
         if any(len(arms) == 2 for arms in run.values()):
             made.append(f"- {(rewards if method in ONLINE else losses)(run)}")
@@ -80,6 +87,12 @@ def page(lines: Iterable[Mapping[str, Any]], records: Iterable[Record]) -> str:
         commands = dict.fromkeys(each["command"] for each in (line, *known) if each["method"] == method)
         made += ["", f"{''.join(on)}{line['date'][:10]}, {', '.join(f'`{command}`' for command in commands)}"]
     return "\n".join([*made, ""])
+
+
+def by_hand(diff: str) -> str:
+    """The title of a result where it is held against what one writes by hand."""
+    added = [each[1:].strip().rstrip(",") for each in diff.splitlines() if each[:1] == "+" and each[:3] != "+++"]
+    return f"what the tuner found ({', '.join(added)})"
 
 
 def curves(lines: Iterable[Mapping[str, Any]], line: Mapping[str, Any]) -> Curves:
