@@ -71,6 +71,15 @@ EXPERIMENTS = (
         ("1.14.2", "0.8.2", "honoured"),
     ),
     *_each(
+        "liger-ignores-loss-weights", "dpo", ({"loss_weights": [1.0]}, {"loss_weights": [0.5]}),
+        ("0.24.0", "0.6.2", "ignored"), ("1.13.0", "0.8.2", "ignored"), ("1.14.2", "0.8.2", "honoured"),
+    ),
+    *_each(
+        "liger-trains-bnpo-for-dapo", "grpo", ({"loss_type": "bnpo"}, {"loss_type": "dapo"}),
+        ("0.29.1", "0.8.0", "ignored"), ("1.5.1", "0.8.2", "ignored"), ("1.13.0", "0.8.2", "honoured"),
+        gradient_accumulation_steps=2, max_completion_length=40,
+    ),
+    *_each(
         "f-divergence-without-effect",
         "dpo", ({"f_divergence_type": "reverse_kl"}, {"f_divergence_type": "js_divergence"}),
         ("0.28.0", "0.6.2", "without effect"),

@@ -38,7 +38,7 @@ def test_the_page_speaks_where_the_option_is_ignored_or_refused(experiment: Expe
 
 def test_every_page_on_an_ignored_option_was_run() -> None:
     pages = {rule.name for rule in all_rules() if rule.name.startswith("liger-ignores-")}
-    assert pages == {experiment.page for experiment in EXPERIMENTS if experiment.said == "ignored"}
+    assert pages <= {experiment.page for experiment in EXPERIMENTS if experiment.said == "ignored"}
 
 
 A, B, STOPS = {"losses": [1.0, 0.5]}, {"losses": [1.0, 0.6]}, {"error": "ValueError: no"}
