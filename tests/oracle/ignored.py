@@ -76,7 +76,7 @@ EXPERIMENTS = (
     ),
     *_each(
         "liger-trains-bnpo-for-dapo", "grpo", ({"loss_type": "bnpo"}, {"loss_type": "dapo"}),
-        ("0.29.1", "0.8.0", "ignored"), ("1.5.1", "0.8.2", "ignored"), ("1.13.0", "0.8.2", "honoured"),
+        ("0.24.0", "0.6.4", "ignored"), ("0.29.1", "0.8.0", "ignored"), ("1.5.1", "0.8.2", "ignored"), ("1.13.0", "0.8.2", "honoured"),
         gradient_accumulation_steps=2, max_completion_length=40,
     ),
     *_each(
