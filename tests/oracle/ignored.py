@@ -19,10 +19,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from math import isnan
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-Verdict: TypeAlias = Literal["ignored", "honoured", "raises", "without effect", "nothing shown"]
+Verdict: TypeAlias = Literal["ignored", "honoured", "raises", "NaN", "without effect", "nothing shown"]
 STEPS = 3
 SAME = 1e-6  # relative; float32 sums of another order differ by less
 
@@ -78,6 +80,10 @@ EXPERIMENTS = (
         "liger-trains-bnpo-for-dapo", "grpo", ({"loss_type": "bnpo"}, {"loss_type": "dapo"}),
         ("0.24.0", "0.6.4", "ignored"), ("0.29.1", "0.8.0", "ignored"), ("1.5.1", "0.8.2", "ignored"), ("1.13.0", "0.8.2", "honoured"),
         gradient_accumulation_steps=2, max_completion_length=40,
+    ),
+    *_each(
+        "liger-with-padding-free-pairs", "dpo", ({"padding_free": False}, {"padding_free": True}),
+        ("0.22.2", "0.6.2", "NaN"), ("0.28.0", "0.6.2", "NaN"),
     ),
     *_each(
         "f-divergence-without-effect",
@@ -209,6 +215,8 @@ def verdict(fused: Sequence[Mapping[str, Any]], ordinary: Sequence[Mapping[str, 
         return "raises"
     if any("error" in one for one in (*fused, *ordinary)):
         return "nothing shown"
+    if any(map(isnan, chain(*(one["losses"] for one in fused)))):
+        return "NaN"
     if equal(*(one["losses"] for one in ordinary)):
         return "without effect"
     return "ignored" if equal(*(one["losses"] for one in fused)) else "honoured"

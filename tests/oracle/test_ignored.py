@@ -51,6 +51,7 @@ A, B, STOPS = {"losses": [1.0, 0.5]}, {"losses": [1.0, 0.6]}, {"error": "ValueEr
         ((A, B), (A, B), "honoured"),
         ((A, STOPS), (A, B), "raises"),
         ((A, A), (A, A), "without effect"),
+        ((A, {"losses": [float("nan")] * 2}), (A, A), "NaN"),
         ((A, B), (STOPS, B), "nothing shown"),
         ((STOPS, STOPS), (STOPS, STOPS), "nothing shown"),
     ],
