@@ -97,8 +97,8 @@ def tune(job: Job, running: Running) -> None:
     told += ["--minutes", f"{left / 60:.1f}"]
     command = [
         *told, "--trial-minutes", f"{options.trial_minutes:g}", "--pairs", "5",
-        "--apply", "--report", str((options.out / f"{job.name}.html").absolute()),
-        "--summary", str((options.out / f"{job.name}.md").absolute()), "--launcher", shlex.join(running.python),
+        "--apply", "--report", f"{job.name}.html",
+        "--summary", f"{job.name}.md", "--launcher", shlex.join(running.python),
     ]  # fmt: skip
     if options.cpu:
         command += ["--trl", job.trl]
@@ -115,6 +115,9 @@ def tune(job: Job, running: Running) -> None:
                 process.wait(left)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
+    for name in (f"{job.name}.html", f"{job.name}.md"):
+        if (folder / name).exists():
+            (options.out / name).write_bytes((folder / name).read_bytes())
     for record in evidence.load(str(folder / ".trl-lint" / evidence.NAME)).records:
         evidence.append(str(options.out / evidence.NAME), replace(record, command=named(job, "tune")))
     after = (folder / job.script).read_text()

@@ -176,7 +176,7 @@ class Space:
         """Where a search begins: the run as it is, all fixes that go together, and on top of them what knobs begin with."""
         nothing: Point = {choice.name: 0 for choice in self.choices}
         fixes = self._gathered({}, lambda choice: int(choice.knob is None))
-        more = self._gathered(fixes, lambda choice: 1 if choice.knob is None else choice.first)
+        more = self._gathered(fixes, lambda choice: choice.first)
         found = [nothing]
         for on in (fixes, more):
             point = {**nothing, **on}
